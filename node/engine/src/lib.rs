@@ -4,4 +4,5 @@
 //! enters through [`FeedEngine`]'s arguments, so every replica computes the same bytes.
 
 pub mod record;
+pub mod row;
 pub mod spec;

@@ -1,0 +1,75 @@
+//! What the engine gives: numbered rows of numbered streams.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::spec::Timestamp;
+
+/// The log index of a pipeline's creation. A name can be reused, an incarnation can't.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+/// The number of a row within its stream, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+/// Which of a pipeline's two numbered streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StreamKind {
+    /// Windows' results.
+    Rows,
+    /// Records that could not be used, each with its lane, offset and reason.
+    DeadLetters,
+}
+
+/// One numbered stream of one pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId {
+    pub incarnation: Incarnation,
+    pub kind: StreamKind,
+}
+
+/// Running hash over a stream: XXH3-128 of the digest before it (16 bytes, big endian) followed by the row's bytes. It
+/// finds divergence, it does not authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Digest(pub u128);
+
+impl Digest {
+    /// The digest after one more row.
+    #[must_use]
+    pub fn chain(self, row: &[u8]) -> Self {
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        hasher.update(&self.0.to_be_bytes());
+        hasher.update(row);
+        Self(hasher.digest128())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// One row, or one dead letter, as everyone sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub seq: Seq,
+    /// The window's start; of a dead letter, 0.
+    pub start: Timestamp,
+    /// The window's end, not part of it; of a dead letter, 0.
+    pub end: Timestamp,
+    /// The stream's digest up to and with this row.
+    pub digest: Digest,
+    /// One JSON object without line breaks.
+    pub json: Vec<u8>,
+    /// Where in `json` the value of `group` lies; empty for a dead letter.
+    pub group: Range<usize>,
+}
+
+/// New rows of one stream, their numbers without a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOutput {
+    pub stream: StreamId,
+    pub rows: Vec<Row>,
+}
