@@ -69,7 +69,12 @@ impl RecordBatch {
     /// An empty batch of records with `columns` fields each.
     #[must_use]
     pub fn new(columns: usize) -> Self {
-        Self { columns, bytes: Vec::new(), records: Vec::new(), slots: Vec::new() }
+        Self {
+            columns,
+            bytes: Vec::new(),
+            records: Vec::new(),
+            slots: Vec::new(),
+        }
     }
 
     /// Number of records.
@@ -101,8 +106,15 @@ impl RecordBatch {
         let payload_start = position(self.bytes.len());
         self.bytes.extend_from_slice(payload);
         let payload_len = position(payload.len());
-        self.records.push(RecordMeta { offset, append_time, state, payload_start, payload_len });
-        self.slots.resize(self.slots.len() + self.columns, Slot::Missing);
+        self.records.push(RecordMeta {
+            offset,
+            append_time,
+            state,
+            payload_start,
+            payload_len,
+        });
+        self.slots
+            .resize(self.slots.len() + self.columns, Slot::Missing);
     }
 
     /// Changes the verdict over the last record: decoding found a fault in the midst of it. Its cells become missing.
@@ -139,7 +151,13 @@ impl RecordBatch {
     pub fn set_text(&mut self, column: Column, value: &str) {
         let start = position(self.bytes.len());
         self.bytes.extend_from_slice(value.as_bytes());
-        self.set(column, Slot::Text { start, len: position(value.len()) });
+        self.set(
+            column,
+            Slot::Text {
+                start,
+                len: position(value.len()),
+            },
+        );
     }
 
     /// Marks a cell of the last record as unusable.

@@ -92,7 +92,11 @@ pub enum Function {
 /// condition does not select the record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    Compare { left: Operand, op: CompareOp, right: Operand },
+    Compare {
+        left: Operand,
+        op: CompareOp,
+        right: Operand,
+    },
     IsNull(Operand),
     /// A boolean field used as a condition.
     Truth(Operand),
@@ -158,7 +162,11 @@ impl WindowSpec {
             () if size_ms > 366 * 86_400_000 || size_ms / slide_ms > 10_000 => {
                 Err(WindowError::TooLarge)
             }
-            () => Ok(Self { size_ms, slide_ms, offset_ms: offset_ms.rem_euclid(slide_ms) }),
+            () => Ok(Self {
+                size_ms,
+                slide_ms,
+                offset_ms: offset_ms.rem_euclid(slide_ms),
+            }),
         }
     }
 
