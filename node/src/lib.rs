@@ -1,1 +1,5 @@
-//! Placeholder.
+//! The program `unisono`: it composes the engine, the Raft log, sources, sinks and the HTTP API into one replica.
+
+pub mod cli;
+pub mod sink;
+pub mod source;

@@ -1,0 +1,245 @@
+//! Settings of this node, its cluster and its results.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use toml::{Table, Value};
+
+use super::section::Section;
+use super::units;
+
+/// This node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Unique in the cluster, 1 to 65535.
+    pub id: u16,
+    /// Host and port on which queries are answered.
+    pub http: String,
+}
+
+/// The cluster's members and how fast it moves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// Every member's number and the address of its Raft port, this node's too.
+    pub peers: BTreeMap<u16, String>,
+    /// Where other members answer queries; can be empty.
+    pub http_peers: BTreeMap<u16, String>,
+    pub heartbeat: Duration,
+    /// Least and greatest time without a leader before a member stands for election.
+    pub election_timeout: (Duration, Duration),
+    /// Least time between two ticks.
+    pub tick_interval: Duration,
+    pub checkpoint_interval: Duration,
+    /// Bytes by which one tick moves a lane at most.
+    pub tick_bytes: usize,
+    /// Bytes that are held decoded for one lane; at least `tick_bytes`, or a tick could wait for ever.
+    pub lane_buffer: usize,
+}
+
+/// What is kept of published rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultsSettings {
+    /// Bytes of published rows kept for each pipeline.
+    pub max_bytes: u64,
+}
+
+/// Checks `host:port`.
+///
+/// # Errors
+/// What is wrong with the address.
+pub fn check_address(text: &str) -> Result<(), String> {
+    let refuse = |what: &str| Err(format!("\"{text}\" {what}; write \"127.0.0.1:8101\""));
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return refuse("has no port");
+    };
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.is_empty() || host.contains(char::is_whitespace) || (host.contains(':') && !bracketed) {
+        return refuse("has no usable host");
+    }
+    match port.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(()),
+        _ => refuse("has no port from 1 to 65535"),
+    }
+}
+
+/// Reads `[node]`; `None` after reporting what is wrong.
+pub fn read_node(root: &mut Section<'_>) -> Option<NodeSettings> {
+    root.require("node", "[node] with id and http");
+    let table = root.table("node")?;
+    let mut section = root.section("node", table);
+    section.require("id", "id = 1, a number unique in the cluster");
+    let id = section.integer("id", 1..=i64::from(u16::MAX)).and_then(|id| u16::try_from(id).ok());
+    section.require("http", "http = \"127.0.0.1:8101\", where this node answers queries");
+    let http = section.parsed("http", |text| check_address(text).map(|()| text.to_owned()));
+    section.finish();
+    Some(NodeSettings { id: id?, http: http? })
+}
+
+/// Reads `[cluster]`; `None` after reporting what is wrong.
+pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSettings> {
+    root.require("cluster", "[cluster] with peers");
+    let table = root.table("cluster")?;
+    let mut section = root.section("cluster", table);
+    section.require("peers", "peers = { 1 = \"127.0.0.1:8201\" } with every member, this node too");
+    let peers = read_members(&mut section, "peers");
+    let http_peers = read_members(&mut section, "http_peers");
+    check_members(&mut section, &peers, &http_peers, id);
+    let heartbeat = section.duration("heartbeat").unwrap_or(Duration::from_millis(20));
+    let election_timeout = read_election_timeout(&mut section)
+        .unwrap_or((Duration::from_millis(60), Duration::from_millis(120)));
+    check_pace(&mut section, heartbeat, election_timeout);
+    let tick_interval = positive(&mut section, "tick_interval", Duration::from_millis(25));
+    if tick_interval > Duration::from_millis(500) {
+        section.problem("tick_interval", "must be at most 500ms: ticks come at least that often");
+    }
+    let checkpoint_interval = positive(&mut section, "checkpoint_interval", Duration::from_secs(30));
+    let tick_bytes = read_size(&mut section, "tick_bytes", 1 << 20);
+    let lane_buffer = read_size(&mut section, "lane_buffer", 16 << 20);
+    if lane_buffer < tick_bytes {
+        section.problem("lane_buffer", "must be at least tick_bytes, or a tick could wait for ever");
+    }
+    section.finish();
+    Some(ClusterSettings {
+        peers,
+        http_peers,
+        heartbeat,
+        election_timeout,
+        tick_interval,
+        checkpoint_interval,
+        tick_bytes,
+        lane_buffer,
+    })
+}
+
+/// Reads `[results]`.
+pub fn read_results(root: &mut Section<'_>) -> ResultsSettings {
+    let table = root.table("results").unwrap_or_default();
+    let mut section = root.section("results", table);
+    let max_bytes = section.bytes("max_bytes").unwrap_or(1 << 30);
+    if max_bytes < 1 << 20 {
+        section.problem("max_bytes", "must be at least 1MiB");
+    }
+    section.finish();
+    ResultsSettings { max_bytes }
+}
+
+fn positive(section: &mut Section<'_>, key: &'static str, default: Duration) -> Duration {
+    match section.duration(key) {
+        Some(Duration::ZERO) => {
+            section.problem(key, "must be greater than 0");
+            default
+        }
+        Some(duration) => duration,
+        None => default,
+    }
+}
+
+/// Sizes of buffers: 4 KiB holds a record, and beyond 1 GiB a batch's positions end.
+fn read_size(section: &mut Section<'_>, key: &'static str, default: usize) -> usize {
+    match section.bytes(key).map(usize::try_from) {
+        None => default,
+        Some(Ok(size)) if (4 << 10..=1 << 30).contains(&size) => size,
+        Some(_) => {
+            section.problem(key, "must be 4KiB to 1GiB");
+            default
+        }
+    }
+}
+
+fn read_members(section: &mut Section<'_>, key: &'static str) -> BTreeMap<u16, String> {
+    let table: Table = section.table(key).unwrap_or_default();
+    let mut members = BTreeMap::new();
+    for (number, address) in table {
+        let place = format!("{key}[{number}]");
+        let id = match number.parse::<u16>() {
+            Ok(id) if id > 0 => id,
+            _ => {
+                section.problem(&place, "a member's number must be 1 to 65535");
+                continue;
+            }
+        };
+        match address {
+            Value::String(address) => match check_address(&address) {
+                Ok(()) => {
+                    members.insert(id, address);
+                }
+                Err(message) => section.problem(&place, message),
+            },
+            other => {
+                let _: Option<()> = section.wrong_type(&place, "an address in quotes", &other);
+            }
+        }
+    }
+    members
+}
+
+fn check_members(
+    section: &mut Section<'_>,
+    peers: &BTreeMap<u16, String>,
+    http_peers: &BTreeMap<u16, String>,
+    id: Option<u16>,
+) {
+    if let Some(id) = id
+        && !peers.is_empty()
+        && !peers.contains_key(&id)
+    {
+        section.problem("peers", format!("lacks this node; add {id} = its own Raft address"));
+    }
+    for (key, members) in [("peers", peers), ("http_peers", http_peers)] {
+        let mut seen = BTreeMap::new();
+        for (member, address) in members {
+            if let Some(other) = seen.insert(address, member) {
+                let message = format!("members {other} and {member} have one address, {address}");
+                section.problem(key, message);
+            }
+        }
+    }
+    for member in http_peers.keys().filter(|member| !peers.contains_key(member)) {
+        section.problem("http_peers", format!("member {member} is not among the peers"));
+    }
+}
+
+fn read_election_timeout(section: &mut Section<'_>) -> Option<(Duration, Duration)> {
+    let texts = section.strings("election_timeout")?;
+    let [least, greatest] = texts.as_slice() else {
+        section.problem("election_timeout", "must be two durations, as [\"60ms\", \"120ms\"]");
+        return None;
+    };
+    match (units::parse_duration(least), units::parse_duration(greatest)) {
+        (Ok(least), Ok(greatest)) if least < greatest => Some((least, greatest)),
+        (Ok(_), Ok(_)) => {
+            section.problem("election_timeout", "the first duration must be less than the second");
+            None
+        }
+        (Err(message), _) | (_, Err(message)) => {
+            section.problem("election_timeout", message);
+            None
+        }
+    }
+}
+
+fn check_pace(section: &mut Section<'_>, heartbeat: Duration, election: (Duration, Duration)) {
+    if heartbeat.is_zero() {
+        section.problem("heartbeat", "must be greater than 0");
+    }
+    if election.0 < heartbeat * 2 {
+        let message = "must be at least twice the heartbeat, or one late heartbeat is an election";
+        section.problem("election_timeout", message);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::check_address;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port() {
+        for good in ["127.0.0.1:8101", "unisono-1.unisono:80", "[::1]:8101"] {
+            assert_eq!(check_address(good), Ok(()), "{good}");
+        }
+        for bad in ["", "8101", "host", "host:", "host:0", "host:70000", ":80", "::1:80", "a b:1"] {
+            assert!(check_address(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Names of fields in records, and the set of fields that are decoded.
+
+use std::fmt;
+
+use unisono_engine::spec::{Column, Expr, Function, Operand, PipelineSpec, TimeSource};
+
+/// The way to a field of a record.
+///
+/// Written `a.b` it is the key `b` of the object under the key `a`; written `"a.b"`, in double quotes, it is the one
+/// key `a.b`. Both forms mix: `zones."eu.example".hits`. A `""` within quotes is one quote.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldPath {
+    keys: Vec<String>,
+}
+
+/// Why a text is no field name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldPathError {
+    /// Nothing between, before or after the dots.
+    #[error("an empty key in field name {text:?}; write a.b for a nested key, \"a.b\" in double quotes for one key")]
+    Empty { text: String },
+    /// A character that needs quotes.
+    #[error(
+        "field name {text:?} holds {found:?}; put the key in double quotes, or name a plain field \
+         (functions are not supported here yet)"
+    )]
+    NeedsQuotes { text: String, found: char },
+    /// A quote without its end.
+    #[error("a quote without an end in field name {text:?}")]
+    OpenQuote { text: String },
+}
+
+impl FieldPath {
+    /// A path of these keys, outermost first; `None` without any.
+    #[must_use]
+    pub fn of_keys(keys: Vec<String>) -> Option<Self> {
+        if keys.is_empty() { None } else { Some(Self { keys }) }
+    }
+
+    /// Reads a field name as written in a definition.
+    ///
+    /// # Errors
+    /// Why the text is no field name.
+    pub fn parse(text: &str) -> Result<Self, FieldPathError> {
+        let mut keys = Vec::new();
+        let mut rest = text.trim();
+        loop {
+            let (key, after) = match rest.strip_prefix('"') {
+                Some(quoted) => quoted_key(quoted)
+                    .ok_or_else(|| FieldPathError::OpenQuote { text: text.to_owned() })?,
+                None => plain_key(rest),
+            };
+            if key.is_empty() && !rest.starts_with('"') {
+                return Err(match after.chars().next() {
+                    Some(found) if found != '.' => {
+                        FieldPathError::NeedsQuotes { text: text.to_owned(), found }
+                    }
+                    _ => FieldPathError::Empty { text: text.to_owned() },
+                });
+            }
+            keys.push(key);
+            match after.chars().next() {
+                None => return Ok(Self { keys }),
+                Some('.') => rest = &after[1..],
+                Some(found) => {
+                    return Err(FieldPathError::NeedsQuotes { text: text.to_owned(), found });
+                }
+            }
+        }
+    }
+
+    /// The keys, outermost first; at least one.
+    #[must_use]
+    pub fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// The name of this field in a row's group: its keys joined by dots, without quotes.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.keys.join(".")
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, key) in self.keys.iter().enumerate() {
+            if index > 0 {
+                f.write_str(".")?;
+            }
+            if !key.is_empty() && key.chars().all(is_plain) {
+                f.write_str(key)?;
+            } else {
+                write!(f, "\"{}\"", key.replace('"', "\"\""))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '@' | '#' | '$')
+}
+
+fn plain_key(text: &str) -> (String, &str) {
+    let end = text.find(|c| !is_plain(c)).unwrap_or(text.len());
+    (text[..end].to_owned(), &text[end..])
+}
+
+fn quoted_key(text: &str) -> Option<(String, &str)> {
+    let mut key = String::new();
+    let mut rest = text;
+    loop {
+        let end = rest.find('"')?;
+        key.push_str(&rest[..end]);
+        rest = &rest[end + 1..];
+        match rest.strip_prefix('"') {
+            Some(after) => {
+                key.push('"');
+                rest = after;
+            }
+            None => return Some((key, rest)),
+        }
+    }
+}
+
+/// The fields that are decoded, each once; its place is its [`Column`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet {
+    paths: Vec<FieldPath>,
+}
+
+impl FieldSet {
+    /// A set without fields.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The column of `path`, which is added if the set lacks it.
+    pub fn insert(&mut self, path: FieldPath) -> Column {
+        if let Some(column) = self.column(&path) {
+            return column;
+        }
+        self.paths.push(path);
+        Column(self.paths.len() - 1)
+    }
+
+    /// The column of `path`, if the set has it.
+    #[must_use]
+    pub fn column(&self, path: &FieldPath) -> Option<Column> {
+        self.paths.iter().position(|known| known == path).map(Column)
+    }
+
+    /// The fields in the order of their columns.
+    #[must_use]
+    pub fn paths(&self) -> &[FieldPath] {
+        &self.paths
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// All fields of all sets, in the order in which they first occur.
+    #[must_use]
+    pub fn union<'a>(sets: impl IntoIterator<Item = &'a FieldSet>) -> Self {
+        let mut union = Self::new();
+        for path in sets.into_iter().flat_map(|set| &set.paths) {
+            union.insert(path.clone());
+        }
+        union
+    }
+}
+
+/// The same pipeline with the columns of `onto` in place of those of `from`; `None` if `onto` lacks a field of `from`.
+#[must_use]
+pub fn remap(spec: &PipelineSpec, from: &FieldSet, onto: &FieldSet) -> Option<PipelineSpec> {
+    let columns: Option<Vec<Column>> = from.paths.iter().map(|path| onto.column(path)).collect();
+    let columns = columns?;
+    let moved = |column: Column| columns.get(column.0).copied();
+    let mut spec = spec.clone();
+    if let TimeSource::Field { column, .. } = &mut spec.time {
+        *column = moved(*column)?;
+    }
+    for group in &mut spec.group_by {
+        group.column = moved(group.column)?;
+    }
+    for value in &mut spec.values {
+        match &mut value.function {
+            Function::CountAll => {}
+            Function::Count(column)
+            | Function::Sum(column)
+            | Function::Avg(column)
+            | Function::Min(column)
+            | Function::Max(column) => *column = moved(*column)?,
+        }
+    }
+    if let Some(filter) = &mut spec.filter {
+        remap_expr(filter, &moved)?;
+    }
+    Some(spec)
+}
+
+fn remap_expr(expr: &mut Expr, moved: &impl Fn(Column) -> Option<Column>) -> Option<()> {
+    match expr {
+        Expr::Compare { left, right, .. } => {
+            remap_operand(left, moved)?;
+            remap_operand(right, moved)
+        }
+        Expr::IsNull(operand) | Expr::Truth(operand) => remap_operand(operand, moved),
+        Expr::Not(inner) => remap_expr(inner, moved),
+        Expr::And(parts) | Expr::Or(parts) => {
+            parts.iter_mut().try_for_each(|part| remap_expr(part, moved))
+        }
+    }
+}
+
+fn remap_operand(operand: &mut Operand, moved: &impl Fn(Column) -> Option<Column>) -> Option<()> {
+    if let Operand::Column(column) = operand {
+        *column = moved(*column)?;
+    }
+    Some(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn keys(text: &str) -> Vec<String> {
+        FieldPath::parse(text).unwrap().keys
+    }
+
+    #[test]
+    fn a_dot_nests_and_quotes_make_one_key() {
+        assert_eq!(keys("a.b"), ["a", "b"]);
+        assert_eq!(keys("\"a.b\""), ["a.b"]);
+        assert_eq!(keys("zones.\"eu.example\".hits"), ["zones", "eu.example", "hits"]);
+        assert_eq!(keys("\"say \"\"hi\"\"\""), ["say \"hi\""]);
+        assert_eq!(keys("_path"), ["_path"]);
+        assert_eq!(keys("@timestamp"), ["@timestamp"]);
+        assert_eq!(keys("\"\""), [""]);
+    }
+
+    #[test]
+    fn what_is_no_field_name_is_refused() {
+        for text in ["", "a.", ".a", "a..b", "a b", "upper(a)", "\"a", "a-b", "\"a\"b"] {
+            assert!(FieldPath::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_name_is_shown_as_it_can_be_written() {
+        for text in ["a.b", "\"a.b\"", "zones.\"eu.example\".hits", "\"say \"\"hi\"\"\"", "\"\""] {
+            assert_eq!(FieldPath::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_union_keeps_the_columns_of_its_first_set() {
+        let set = |texts: &[&str]| {
+            let mut set = FieldSet::new();
+            for text in texts {
+                set.insert(FieldPath::parse(text).unwrap());
+            }
+            set
+        };
+        let union = FieldSet::union([&set(&["ts", "rtt"]), &set(&["city", "ts"])]);
+        assert_eq!(union, set(&["ts", "rtt", "city"]));
+    }
+}

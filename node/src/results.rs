@@ -1,0 +1,324 @@
+//! The results log of a node: each stream's rows, by number, in append-only segment files.
+//!
+//! ```text
+//! results/<incarnation>/<rows|dead_letters>/<first seq, 20 digits>.seg
+//! results/durable          how far each stream is on disk for sure
+//! ```
+//!
+//! Replicas that began a stream at the same row hold the same bytes in the same files. Replaying a tick whose rows exist
+//! compares instead of writing, which is a free check of this replica against its former self.
+//!
+//! Appends are written to the files at once and never synced; [`ResultsLog::sync`] does that before a checkpoint names the
+//! rows. So what a crash can tear lies beyond the last sync and is computed again; it is cut off at the first record whose
+//! checksum is wrong. Damage before that point is an error: no one would compute those rows again.
+
+mod durable;
+mod error;
+mod record;
+mod scan;
+mod segment;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind, StreamOutput};
+
+use durable::{Mark, Marks, stream_dir, sync_dir};
+use segment::Span;
+use stream::Stream;
+
+pub use error::ResultsError;
+pub use scan::{ScanFilter, ScanPage};
+
+/// How much a results log keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A stream above this size loses its oldest published segments. It is no limit for what is not yet published.
+    pub max_bytes_per_stream: u64,
+    /// A segment takes no further row that would make it larger. The same on all replicas.
+    pub segment_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_bytes_per_stream: 1 << 30, segment_bytes: 16 << 20 }
+    }
+}
+
+/// What an append did with its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Appended {
+    /// New rows.
+    pub written: u64,
+    /// Rows that existed, with the same bytes.
+    pub compared: u64,
+    /// Rows older than all that is held, which could not be compared.
+    pub gone: u64,
+}
+
+/// Where a stream begins and ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The oldest row held; `next` where none is.
+    pub first: Seq,
+    /// The row that comes next.
+    pub next: Seq,
+    /// The digest before `next`.
+    pub digest: Digest,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+/// All streams' rows. Cheap to clone; the clones are one log.
+#[derive(Clone, Debug)]
+pub struct ResultsLog {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    dir: PathBuf,
+    limits: Limits,
+    streams: RwLock<BTreeMap<StreamId, Arc<Stream>>>,
+    /// Taken before any stream's own lock.
+    durable: Mutex<Durable>,
+}
+
+#[derive(Debug)]
+struct Durable {
+    marks: Marks,
+    /// A sync failed: the kernel may have dropped the pages, so a later success would prove nothing.
+    failed: bool,
+}
+
+impl ResultsLog {
+    /// Opens the log in the directory `dir`, creating it if needed, and checks every record. A torn end is cut off.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`], or [`ResultsError::Corrupt`] where rows that were synced cannot be read.
+    pub fn open(dir: &Path, limits: Limits) -> Result<Self, ResultsError> {
+        std::fs::create_dir_all(dir).map_err(ResultsError::io("create", dir))?;
+        let marks = Marks::open(dir)?;
+        let mut streams = BTreeMap::new();
+        let found = incarnations(dir)?;
+        let ids = found.into_iter().flat_map(|incarnation| {
+            [StreamKind::Rows, StreamKind::DeadLetters]
+                .map(|kind| StreamId { incarnation, kind })
+        });
+        for id in ids.chain(marks.streams()) {
+            let mark = marks.get(id);
+            let stream = Stream::load(id, stream_dir(dir, id), limits.segment_bytes, mark)?;
+            if stream.is_begun() {
+                streams.insert(id, Arc::new(stream));
+            }
+        }
+        let durable = Mutex::new(Durable { marks, failed: false });
+        let inner = Inner { dir: dir.to_path_buf(), limits, streams: RwLock::new(streams), durable };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Appends rows whose numbers follow each other. Rows that exist are compared instead.
+    ///
+    /// # Errors
+    /// [`ResultsError::Diverged`] where an existing row has other bytes, [`ResultsError::Gap`] where rows are missing
+    /// before these, [`ResultsError::Chain`] where a new row's digest does not continue the stream's, or
+    /// [`ResultsError::Io`]. Rows before the fault may have been written; they are right.
+    pub fn append(&self, output: &StreamOutput) -> Result<Appended, ResultsError> {
+        if output.rows.is_empty() {
+            return Ok(Appended::default());
+        }
+        self.stream_or_new(output.stream).append(&output.rows)
+    }
+
+    /// The number of the next row; 0 for a stream that is not held.
+    #[must_use]
+    pub fn next_seq(&self, stream: StreamId) -> Seq {
+        self.position(stream).next
+    }
+
+    /// The number of the oldest row held; equal to the next one where none is.
+    #[must_use]
+    pub fn first_seq(&self, stream: StreamId) -> Seq {
+        self.position(stream).first
+    }
+
+    /// The digest up to and with the last row.
+    #[must_use]
+    pub fn digest(&self, stream: StreamId) -> Digest {
+        self.position(stream).digest
+    }
+
+    /// Begin, end, digest and size, all of one moment.
+    #[must_use]
+    pub fn position(&self, stream: StreamId) -> Position {
+        self.stream(stream).map_or_else(Position::default, |stream| stream.position())
+    }
+
+    /// The digest before row `seq`; `None` where the rows held do not tell.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`] or [`ResultsError::Corrupt`].
+    pub fn digest_before(&self, id: StreamId, seq: Seq) -> Result<Option<Digest>, ResultsError> {
+        match self.stream(id) {
+            Some(stream) => stream.digest_before(seq),
+            None => Ok((seq == Seq(0)).then(Digest::default)),
+        }
+    }
+
+    /// Makes `next` the stream's next row and `digest` the digest before it, after a peer's checkpoint was installed.
+    /// The rows below `next` stay if they lead up to this digest; rows from `next` on always go, for replay gives them again.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`] or [`ResultsError::Corrupt`].
+    pub fn reset(&self, id: StreamId, next: Seq, digest: Digest) -> Result<(), ResultsError> {
+        let mut durable = self.inner.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        // First of all, or a crash in between would take the rows that are cut here for damage.
+        if durable.marks.remove(id) {
+            durable.marks.save()?;
+        }
+        self.stream_or_new(id).reset(next, digest)
+    }
+
+    /// Puts all rows appended so far on disk. Call it before a checkpoint names them.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`]; after that every further call fails too, until the log is opened again.
+    pub fn sync(&self) -> Result<(), ResultsError> {
+        let mut durable = self.inner.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if durable.failed {
+            let earlier = std::io::Error::other("an earlier sync failed");
+            return Err(ResultsError::io("sync", &self.inner.dir)(earlier));
+        }
+        let result = self.sync_all(&mut durable.marks);
+        durable.failed = result.is_err();
+        result
+    }
+
+    fn sync_all(&self, marks: &mut Marks) -> Result<(), ResultsError> {
+        let mut changed = false;
+        for stream in self.all_streams() {
+            let before = marks.get(stream.id());
+            let Some(unsynced) = stream.unsynced(before) else {
+                continue;
+            };
+            for (path, file) in &unsynced.files {
+                file.sync_data().map_err(ResultsError::io("sync", path))?;
+            }
+            if before.is_none_or(|mark: Mark| mark.segment != unsynced.mark.segment) {
+                sync_dir(stream.dir())?;
+            }
+            if before.is_none() {
+                sync_dir(stream.dir().parent().unwrap_or(&self.inner.dir))?;
+                sync_dir(&self.inner.dir)?;
+            }
+            marks.set(stream.id(), unsynced.mark);
+            changed = true;
+        }
+        if changed { marks.save() } else { Ok(()) }
+    }
+
+    /// Rows from number `from` on, at most `max_rows` and about `max_bytes` of JSON, but at least one if there is one.
+    ///
+    /// # Errors
+    /// [`ResultsError::Gone`] where `from` is older than what is held, [`ResultsError::Io`], [`ResultsError::Corrupt`].
+    pub fn read(
+        &self,
+        id: StreamId,
+        from: Seq,
+        max_rows: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<Row>, ResultsError> {
+        let Some(stream) = self.stream(id) else {
+            return Ok(Vec::new());
+        };
+        let Position { first, next, .. } = stream.position();
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        if max_rows > 0 && from >= first {
+            stream.visit(from, next, Span::ALL, |view| {
+                bytes += view.json.len();
+                let takes = rows.is_empty() || bytes <= max_bytes;
+                if takes {
+                    rows.push(view.to_row());
+                }
+                takes && rows.len() < max_rows
+            })?;
+        }
+        // Looked at twice: retention may have removed the row in between.
+        let found = rows.first().map_or(from, |row| row.seq);
+        if from < first || found != from {
+            let first = self.first_seq(id);
+            return Err(ResultsError::Gone { stream: id, first, asked: from });
+        }
+        Ok(rows)
+    }
+
+    /// Rows below `below` that match `filter`, from number `after` on (0, or the last page's `next`): windows that end
+    /// after `from` and start before `to`. At most `limit` rows and 8 MiB.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`] or [`ResultsError::Corrupt`].
+    pub fn scan(
+        &self,
+        id: StreamId,
+        below: Seq,
+        filter: &ScanFilter,
+        after: Seq,
+        limit: usize,
+    ) -> Result<ScanPage, ResultsError> {
+        match self.stream(id) {
+            Some(stream) => scan::scan(&stream, below, filter, after, limit),
+            None => Ok(ScanPage { rows: Vec::new(), next: None }),
+        }
+    }
+
+    /// Deletes the stream's oldest segments while it is over its size and their rows are all below `published_below`.
+    /// Returns how many.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`].
+    pub fn retain(&self, id: StreamId, published_below: Seq) -> Result<u64, ResultsError> {
+        let max_bytes = self.inner.limits.max_bytes_per_stream;
+        self.stream(id).map_or(Ok(0), |stream| stream.retain(published_below, max_bytes))
+    }
+
+    /// The streams that are held, in order.
+    #[must_use]
+    pub fn streams(&self) -> Vec<StreamId> {
+        self.all_streams().iter().filter(|it| it.is_begun()).map(|it| it.id()).collect()
+    }
+
+    fn all_streams(&self) -> Vec<Arc<Stream>> {
+        let streams = self.inner.streams.read().unwrap_or_else(PoisonError::into_inner);
+        streams.values().cloned().collect()
+    }
+
+    fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
+        let streams = self.inner.streams.read().unwrap_or_else(PoisonError::into_inner);
+        streams.get(&id).cloned()
+    }
+
+    fn stream_or_new(&self, id: StreamId) -> Arc<Stream> {
+        if let Some(stream) = self.stream(id) {
+            return stream;
+        }
+        let mut streams = self.inner.streams.write().unwrap_or_else(PoisonError::into_inner);
+        let inner = &self.inner;
+        let new = || Stream::new(id, stream_dir(&inner.dir, id), inner.limits.segment_bytes);
+        Arc::clone(streams.entry(id).or_insert_with(|| Arc::new(new())))
+    }
+}
+
+fn incarnations(dir: &Path) -> Result<Vec<Incarnation>, ResultsError> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(ResultsError::io("list", dir))? {
+        let entry = entry.map_err(ResultsError::io("list", dir))?;
+        found.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Incarnation));
+    }
+    found.sort();
+    Ok(found)
+}

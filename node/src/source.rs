@@ -1,0 +1,1 @@
+//! Sources: where records are read.
