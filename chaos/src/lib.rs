@@ -1,1 +1,10 @@
-//! Placeholder.
+//! Drills for Unisono: real replica processes, real faults, and a checker that shares no code with the engine.
+//!
+//! The crate depends on no other crate of the workspace: it sees Unisono as a user does, by its binary, its config file,
+//! its HTTP answers and its output topic. So a fault cannot hide by being on both sides.
+
+pub mod checker;
+pub mod exact;
+pub mod moment;
+pub mod order;
+pub mod row;
