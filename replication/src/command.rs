@@ -1,0 +1,171 @@
+//! What the agreed log says: everything that decides rows and is not in the input logs.
+//!
+//! Commands are promises to older replicas: the first byte of an encoded command is the version of this format.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this program writes, and the newest that it reads.
+const VERSION: u8 = 1;
+
+/// A feed's name in the log: the index of the entry that created it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FeedId(pub u64);
+
+/// One entry of the agreed log. Every variant carries its proposer's term: an entry that was proposed under another
+/// term than the one it was appended in comes from a leader that no longer is one, and is void.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    CreateFeed(CreateFeed),
+    CreatePipeline(CreatePipeline),
+    AddLanes(AddLanes),
+    Ticks(Ticks),
+    Frontier(FrontierMoves),
+}
+
+/// A set of lanes read together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CreateFeed {
+    pub term: u64,
+    pub sources: Vec<SourceEntry>,
+    pub lanes: Vec<LaneEntry>,
+}
+
+/// A source as the cluster agreed on it; how to reach it (brokers, passwords) stays with each replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceEntry {
+    pub name: String,
+    /// The checked definition, as canonical JSON.
+    pub definition: String,
+}
+
+/// One lane and where the feed begins to read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneEntry {
+    /// Index into the feed's sources.
+    pub source: u32,
+    /// The partition's number, or the file's name.
+    pub name: String,
+    pub start: i64,
+}
+
+/// One pipeline; its incarnation is the index of this entry. A feed takes pipelines until its first tick.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CreatePipeline {
+    pub term: u64,
+    pub feed: FeedId,
+    pub name: String,
+    pub sink: String,
+    /// The checked definition, as canonical JSON: what this pipeline computes, on every replica.
+    pub definition: String,
+}
+
+/// Lanes that came to be at run time; they count from the next tick on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AddLanes {
+    pub term: u64,
+    pub feed: FeedId,
+    /// The feed's last accepted entry, as the proposer knew it.
+    pub base: u64,
+    pub lanes: Vec<LaneEntry>,
+}
+
+/// The ticks of all feeds that moved. If one does not fit, the whole entry is void.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ticks {
+    pub term: u64,
+    pub feeds: Vec<FeedTick>,
+}
+
+/// One tick of one feed: the agreed time, and how far each lane is taken in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FeedTick {
+    pub feed: FeedId,
+    /// The feed's last accepted entry, as the proposer knew it.
+    pub base: u64,
+    /// Milliseconds since 1970.
+    pub agreed_ms: i64,
+    /// Lanes whose cut moves, by lane.
+    pub moves: Vec<LaneMove>,
+    /// Lanes that were at their end, on fresh evidence, by lane.
+    pub at_end: Vec<u32>,
+}
+
+/// The new cut of one lane: the offset one past its last record to be taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneMove {
+    pub lane: u32,
+    pub cut: i64,
+    /// Running hash of all that the proposer read of this lane up to the cut.
+    pub fingerprint: u64,
+}
+
+/// Which of a pipeline's two numbered streams; its place in the log's format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Stream {
+    Rows,
+    DeadLetters,
+}
+
+/// A numbered stream of a pipeline's incarnation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StreamKey {
+    pub incarnation: u64,
+    pub stream: Stream,
+}
+
+/// What has been published: of the built-in sink the truth, of all others a floor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FrontierMoves {
+    pub term: u64,
+    /// Each stream's next number to publish.
+    pub next: Vec<(StreamKey, u64)>,
+}
+
+/// An entry that this program cannot read. It must not go on: what it skips, others would take in.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Written by a newer program: upgrade this replica.
+    #[error("log entry has format version {found}, this program reads up to {newest}: upgrade it")]
+    Newer { found: u8, newest: u8 },
+    /// The bytes are not a command at all: the log store is damaged.
+    #[error("log entry is damaged: {0}")]
+    Damaged(String),
+}
+
+impl Command {
+    /// The command as bytes of a log entry.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let head = vec![VERSION];
+        postcard::to_extend(self, head).expect("commands are plain data, which always encodes")
+    }
+
+    /// Reads the bytes of a log entry.
+    ///
+    /// # Errors
+    /// A newer format, or damage.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        match bytes.split_first() {
+            Some((&VERSION, body)) => {
+                postcard::from_bytes(body).map_err(|error| DecodeError::Damaged(error.to_string()))
+            }
+            Some((&found, _)) if found > VERSION => Err(DecodeError::Newer {
+                found,
+                newest: VERSION,
+            }),
+            _ => Err(DecodeError::Damaged("no version byte".to_owned())),
+        }
+    }
+
+    /// The term under which the command was proposed.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        match self {
+            Self::CreateFeed(command) => command.term,
+            Self::CreatePipeline(command) => command.term,
+            Self::AddLanes(command) => command.term,
+            Self::Ticks(command) => command.term,
+            Self::Frontier(command) => command.term,
+        }
+    }
+}

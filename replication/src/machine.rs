@@ -1,0 +1,504 @@
+//! The agreed state: what the log has said so far. Pure; every replica's is the same at the same index.
+//!
+//! It decides whether an entry counts. A tick counts only if it builds on the last accepted entry of its feed
+//! (compare-and-set), so two proposals that overlap can't both count, whatever a leader believed when it made them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::{
+    AddLanes, Command, CreateFeed, CreatePipeline, FeedId, FeedTick, FrontierMoves, LaneEntry,
+    SourceEntry, StreamKey, Ticks,
+};
+
+/// The agreed state at one index of the log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    feeds: BTreeMap<FeedId, Feed>,
+    pipelines: BTreeMap<u64, Pipeline>,
+    frontier: BTreeMap<StreamKey, u64>,
+}
+
+/// What is agreed of one feed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Feed {
+    pub sources: Vec<SourceEntry>,
+    pub lanes: Vec<Lane>,
+    /// The index of the last accepted entry: the base of the next.
+    pub base: u64,
+    /// Ticks accepted so far.
+    pub ticks: u64,
+    /// The last tick's time in milliseconds since 1970; `None` before the first.
+    pub agreed_ms: Option<i64>,
+}
+
+/// What is agreed of one lane.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lane {
+    pub source: u32,
+    pub name: String,
+    /// The last cut: all records below it are taken in.
+    pub cut: i64,
+    /// The fingerprint of what was read up to the cut.
+    pub fingerprint: u64,
+}
+
+/// A pipeline as it was created.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pipeline {
+    pub feed: FeedId,
+    pub name: String,
+    pub sink: String,
+    pub definition: String,
+}
+
+/// What an entry did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Nothing: the reason, for the counters.
+    Void(Void),
+    FeedCreated(FeedId),
+    PipelineCreated {
+        incarnation: u64,
+    },
+    LanesAdded {
+        feed: FeedId,
+        first: u32,
+    },
+    Ticked(Vec<AcceptedTick>),
+    FrontierMoved,
+}
+
+/// A tick that counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AcceptedTick {
+    pub feed: FeedId,
+    pub agreed_ms: i64,
+    pub moves: Vec<AcceptedMove>,
+    pub at_end: Vec<u32>,
+}
+
+/// The records of one lane in a tick: offsets `from..to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceptedMove {
+    pub lane: u32,
+    pub from: i64,
+    pub to: i64,
+    pub fingerprint: u64,
+}
+
+/// Why an entry did not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Void {
+    /// Proposed under another term than it was appended in.
+    Term,
+    /// Built on an entry that is not the feed's last.
+    Base,
+    /// Names a feed, lane or pipeline that is not there, or one that already is.
+    Name,
+    /// Moves a lane or the time backwards.
+    Backwards,
+}
+
+impl Machine {
+    /// Takes in the command at `index`, appended in `term`.
+    pub fn apply(&mut self, index: u64, term: u64, command: &Command) -> Effect {
+        if command.term() != term {
+            return Effect::Void(Void::Term);
+        }
+        let done = match command {
+            Command::CreateFeed(command) => self.create_feed(index, command),
+            Command::CreatePipeline(command) => self.create_pipeline(index, command),
+            Command::AddLanes(command) => self.add_lanes(index, command),
+            Command::Ticks(command) => self.tick(index, command),
+            Command::Frontier(command) => self.move_frontier(command),
+        };
+        done.unwrap_or_else(Effect::Void)
+    }
+
+    fn create_feed(&mut self, index: u64, command: &CreateFeed) -> Result<Effect, Void> {
+        let known = |lane: &LaneEntry| (lane.source as usize) < command.sources.len();
+        if !command.lanes.iter().all(known) {
+            return Err(Void::Name);
+        }
+        let feed = Feed {
+            sources: command.sources.clone(),
+            lanes: command.lanes.iter().map(Lane::new).collect(),
+            base: index,
+            ticks: 0,
+            agreed_ms: None,
+        };
+        self.feeds.insert(FeedId(index), feed);
+        Ok(Effect::FeedCreated(FeedId(index)))
+    }
+
+    fn create_pipeline(&mut self, index: u64, command: &CreatePipeline) -> Result<Effect, Void> {
+        let feed = self.feeds.get(&command.feed).ok_or(Void::Name)?;
+        // A pipeline that joined later would have missed records that its rows should hold.
+        if feed.ticks > 0 || self.pipeline_named(&command.name).is_some() {
+            return Err(Void::Name);
+        }
+        let pipeline = Pipeline {
+            feed: command.feed,
+            name: command.name.clone(),
+            sink: command.sink.clone(),
+            definition: command.definition.clone(),
+        };
+        self.pipelines.insert(index, pipeline);
+        Ok(Effect::PipelineCreated { incarnation: index })
+    }
+
+    fn add_lanes(&mut self, index: u64, command: &AddLanes) -> Result<Effect, Void> {
+        let feed = self.feeds.get_mut(&command.feed).ok_or(Void::Name)?;
+        if feed.base != command.base {
+            return Err(Void::Base);
+        }
+        let mut taken: BTreeSet<(u32, &str)> = feed
+            .lanes
+            .iter()
+            .map(|lane| (lane.source, lane.name.as_str()))
+            .collect();
+        for lane in &command.lanes {
+            let known = (lane.source as usize) < feed.sources.len();
+            if !known || !taken.insert((lane.source, &lane.name)) {
+                return Err(Void::Name);
+            }
+        }
+        let first = u32::try_from(feed.lanes.len()).map_err(|_| Void::Name)?;
+        feed.lanes.extend(command.lanes.iter().map(Lane::new));
+        feed.base = index;
+        Ok(Effect::LanesAdded {
+            feed: command.feed,
+            first,
+        })
+    }
+
+    fn tick(&mut self, index: u64, command: &Ticks) -> Result<Effect, Void> {
+        let mut seen = BTreeSet::new();
+        for tick in &command.feeds {
+            if !seen.insert(tick.feed) {
+                return Err(Void::Name);
+            }
+            self.feeds.get(&tick.feed).ok_or(Void::Name)?.check(tick)?;
+        }
+        let mut accepted = Vec::with_capacity(command.feeds.len());
+        for tick in &command.feeds {
+            if let Some(feed) = self.feeds.get_mut(&tick.feed) {
+                accepted.push(feed.accept(index, tick));
+            }
+        }
+        Ok(Effect::Ticked(accepted))
+    }
+
+    fn move_frontier(&mut self, command: &FrontierMoves) -> Result<Effect, Void> {
+        if !command
+            .next
+            .iter()
+            .all(|(key, _)| self.pipelines.contains_key(&key.incarnation))
+        {
+            return Err(Void::Name);
+        }
+        for &(key, next) in &command.next {
+            let known = self.frontier.entry(key).or_default();
+            *known = next.max(*known);
+        }
+        Ok(Effect::FrontierMoved)
+    }
+
+    /// All feeds, by their id.
+    #[must_use]
+    pub fn feeds(&self) -> &BTreeMap<FeedId, Feed> {
+        &self.feeds
+    }
+
+    /// All pipelines, by their incarnation.
+    #[must_use]
+    pub fn pipelines(&self) -> &BTreeMap<u64, Pipeline> {
+        &self.pipelines
+    }
+
+    /// The pipeline of that name and its incarnation.
+    #[must_use]
+    pub fn pipeline_named(&self, name: &str) -> Option<(u64, &Pipeline)> {
+        let found = self
+            .pipelines
+            .iter()
+            .find(|(_, pipeline)| pipeline.name == name);
+        found.map(|(&incarnation, pipeline)| (incarnation, pipeline))
+    }
+
+    /// The next number of a stream that is to be published; 0 if none ever was.
+    #[must_use]
+    pub fn frontier(&self, key: StreamKey) -> u64 {
+        self.frontier.get(&key).copied().unwrap_or(0)
+    }
+}
+
+impl Lane {
+    fn new(entry: &LaneEntry) -> Self {
+        Self {
+            source: entry.source,
+            name: entry.name.clone(),
+            cut: entry.start,
+            fingerprint: 0,
+        }
+    }
+}
+
+impl Feed {
+    fn check(&self, tick: &FeedTick) -> Result<(), Void> {
+        if self.base != tick.base {
+            return Err(Void::Base);
+        }
+        if self.agreed_ms.is_some_and(|agreed| tick.agreed_ms < agreed) {
+            return Err(Void::Backwards);
+        }
+        let mut previous = None;
+        for step in &tick.moves {
+            let lane = self.lanes.get(step.lane as usize).ok_or(Void::Name)?;
+            if step.cut <= lane.cut || previous.is_some_and(|previous| step.lane <= previous) {
+                return Err(Void::Backwards);
+            }
+            previous = Some(step.lane);
+        }
+        let known = |lane: &u32| (*lane as usize) < self.lanes.len();
+        if tick.at_end.iter().all(known) {
+            Ok(())
+        } else {
+            Err(Void::Name)
+        }
+    }
+
+    fn accept(&mut self, index: u64, tick: &FeedTick) -> AcceptedTick {
+        let mut moves = Vec::with_capacity(tick.moves.len());
+        for step in &tick.moves {
+            let lane = &mut self.lanes[step.lane as usize];
+            moves.push(AcceptedMove {
+                lane: step.lane,
+                from: lane.cut,
+                to: step.cut,
+                fingerprint: step.fingerprint,
+            });
+            lane.cut = step.cut;
+            lane.fingerprint = step.fingerprint;
+        }
+        self.base = index;
+        self.ticks += 1;
+        self.agreed_ms = Some(tick.agreed_ms);
+        AcceptedTick {
+            feed: tick.feed,
+            agreed_ms: tick.agreed_ms,
+            moves,
+            at_end: tick.at_end.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{LaneMove, Stream};
+
+    fn feed_of_two() -> Machine {
+        let mut machine = Machine::default();
+        let source = SourceEntry {
+            name: "s".to_owned(),
+            definition: String::new(),
+        };
+        let lane = |name: &str| LaneEntry {
+            source: 0,
+            name: name.to_owned(),
+            start: 10,
+        };
+        let lanes = vec![lane("0"), lane("1")];
+        let create = CreateFeed {
+            term: 1,
+            sources: vec![source],
+            lanes,
+        };
+        let effect = machine.apply(5, 1, &Command::CreateFeed(create));
+        assert_eq!(effect, Effect::FeedCreated(FeedId(5)));
+        machine
+    }
+
+    fn tick(term: u64, base: u64, agreed_ms: i64, cuts: &[(u32, i64)]) -> Command {
+        let step = |&(lane, cut): &(u32, i64)| LaneMove {
+            lane,
+            cut,
+            fingerprint: 7,
+        };
+        let moves = cuts.iter().map(step).collect();
+        let feed = FeedTick {
+            feed: FeedId(5),
+            base,
+            agreed_ms,
+            moves,
+            at_end: vec![],
+        };
+        Command::Ticks(Ticks {
+            term,
+            feeds: vec![feed],
+        })
+    }
+
+    #[test]
+    fn a_tick_counts_only_on_the_last_accepted_entry() {
+        let mut machine = feed_of_two();
+        assert!(matches!(
+            machine.apply(6, 1, &tick(1, 5, 100, &[(0, 20)])),
+            Effect::Ticked(_)
+        ));
+        let before = machine.clone();
+        let repeated = machine.apply(7, 1, &tick(1, 5, 100, &[(0, 20)]));
+        assert_eq!(repeated, Effect::Void(Void::Base));
+        assert_eq!(machine, before);
+        let next = machine.apply(8, 1, &tick(1, 6, 100, &[(0, 21), (1, 11)]));
+        let Effect::Ticked(accepted) = next else {
+            panic!("{next:?}")
+        };
+        let first = AcceptedMove {
+            lane: 0,
+            from: 20,
+            to: 21,
+            fingerprint: 7,
+        };
+        let second = AcceptedMove {
+            lane: 1,
+            from: 10,
+            to: 11,
+            fingerprint: 7,
+        };
+        assert_eq!(accepted[0].moves, [first, second]);
+    }
+
+    #[test]
+    fn an_entry_of_a_deposed_leader_is_void() {
+        let mut machine = feed_of_two();
+        let effect = machine.apply(6, 2, &tick(1, 5, 100, &[(0, 20)]));
+        assert_eq!(effect, Effect::Void(Void::Term));
+    }
+
+    #[test]
+    fn one_tick_that_does_not_fit_voids_its_whole_entry() {
+        let mut machine = feed_of_two();
+        let good = FeedTick {
+            feed: FeedId(5),
+            base: 5,
+            agreed_ms: 1,
+            moves: vec![LaneMove {
+                lane: 0,
+                cut: 11,
+                fingerprint: 1,
+            }],
+            at_end: vec![],
+        };
+        let bad = FeedTick {
+            feed: FeedId(9),
+            ..good.clone()
+        };
+        let before = machine.clone();
+        let entry = Command::Ticks(Ticks {
+            term: 1,
+            feeds: vec![good, bad],
+        });
+        assert_eq!(machine.apply(6, 1, &entry), Effect::Void(Void::Name));
+        assert_eq!(machine, before);
+    }
+
+    #[test]
+    fn neither_time_nor_a_cut_goes_back() {
+        let mut machine = feed_of_two();
+        machine.apply(6, 1, &tick(1, 5, 100, &[(0, 20)]));
+        let earlier = machine.apply(7, 1, &tick(1, 6, 99, &[]));
+        assert_eq!(earlier, Effect::Void(Void::Backwards));
+        let behind = machine.apply(8, 1, &tick(1, 6, 100, &[(0, 20)]));
+        assert_eq!(behind, Effect::Void(Void::Backwards));
+        let twice = machine.apply(9, 1, &tick(1, 6, 100, &[(0, 21), (0, 22)]));
+        assert_eq!(twice, Effect::Void(Void::Backwards));
+    }
+
+    #[test]
+    fn a_feed_that_has_ticked_takes_no_pipeline_and_a_name_is_taken_once() {
+        let mut machine = feed_of_two();
+        let create = |name: &str| {
+            Command::CreatePipeline(CreatePipeline {
+                term: 1,
+                feed: FeedId(5),
+                name: name.to_owned(),
+                sink: "builtin".to_owned(),
+                definition: String::new(),
+            })
+        };
+        let first = machine.apply(6, 1, &create("a"));
+        assert_eq!(first, Effect::PipelineCreated { incarnation: 6 });
+        assert_eq!(machine.apply(7, 1, &create("a")), Effect::Void(Void::Name));
+        machine.apply(8, 1, &tick(1, 5, 100, &[]));
+        assert_eq!(machine.apply(9, 1, &create("b")), Effect::Void(Void::Name));
+    }
+
+    #[test]
+    fn the_frontier_only_grows() {
+        let mut machine = feed_of_two();
+        let create = CreatePipeline {
+            term: 1,
+            feed: FeedId(5),
+            name: "a".to_owned(),
+            sink: "builtin".to_owned(),
+            definition: String::new(),
+        };
+        machine.apply(6, 1, &Command::CreatePipeline(create));
+        let key = StreamKey {
+            incarnation: 6,
+            stream: Stream::Rows,
+        };
+        let to = |next| {
+            Command::Frontier(FrontierMoves {
+                term: 1,
+                next: vec![(key, next)],
+            })
+        };
+        machine.apply(7, 1, &to(12));
+        machine.apply(8, 1, &to(9));
+        assert_eq!(machine.frontier(key), 12);
+    }
+
+    #[test]
+    fn a_new_lane_moves_the_base_so_that_a_tick_in_flight_is_void() {
+        let mut machine = feed_of_two();
+        let lane = LaneEntry {
+            source: 0,
+            name: "2".to_owned(),
+            start: 0,
+        };
+        let add = AddLanes {
+            term: 1,
+            feed: FeedId(5),
+            base: 5,
+            lanes: vec![lane],
+        };
+        let added = machine.apply(6, 1, &Command::AddLanes(add));
+        assert_eq!(
+            added,
+            Effect::LanesAdded {
+                feed: FeedId(5),
+                first: 2
+            }
+        );
+        assert_eq!(
+            machine.apply(7, 1, &tick(1, 5, 1, &[(0, 20)])),
+            Effect::Void(Void::Base)
+        );
+    }
+
+    #[test]
+    fn commands_survive_their_encoding_and_newer_ones_are_refused() {
+        let command = tick(3, 5, -1, &[(0, 20)]);
+        let mut bytes = command.encode();
+        assert_eq!(Command::decode(&bytes).ok(), Some(command));
+        bytes[0] = 2;
+        let error = Command::decode(&bytes).err().map(|error| error.to_string());
+        let expected = "log entry has format version 2, this program reads up to 1: upgrade it";
+        assert_eq!(error.as_deref(), Some(expected));
+    }
+}

@@ -1,0 +1,125 @@
+//! The metronome's rules: when a tick is due, and what time it says. Pure; the caller brings the clocks.
+
+use std::time::Duration;
+
+/// How much agreed time may deviate from the leader's monotonic time: one part in ten.
+const SLEW: u32 = 10;
+
+/// When the leader makes a tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Metronome {
+    /// Not more often than this.
+    pub interval: Duration,
+    /// And not less often than this, though nothing moved: silence would stop the timers.
+    pub at_least: Duration,
+}
+
+impl Metronome {
+    /// Whether a feed's tick is due `since` its last one.
+    #[must_use]
+    pub fn is_due(&self, since: Duration, moved: bool) -> bool {
+        since >= self.at_least || (moved && since >= self.interval)
+    }
+}
+
+/// What the proposer knows of the last tick's time.
+#[derive(Clone, Copy, Debug)]
+pub struct LastTick {
+    /// Its agreed time, in milliseconds since 1970.
+    pub agreed_ms: i64,
+    /// How long ago this process saw it; `None`: it was before this process started.
+    pub seen: Option<Duration>,
+}
+
+/// The agreed time of the next tick, in milliseconds since 1970.
+///
+/// It goes on with the proposer's monotonic time, slewed by at most a tenth towards `clocks_ms`, the median of the
+/// replicas' clocks: a wrong or stepped clock on one host neither freezes nor leaps it. Only where no process has
+/// measured the time since the last tick (first tick ever, or all replicas were down) the clocks decide alone; even then
+/// it does not go back.
+#[must_use]
+pub fn next_agreed_ms(last: Option<LastTick>, clocks_ms: i64) -> i64 {
+    let Some(last) = last else { return clocks_ms };
+    let Some(seen) = last.seen else {
+        return clocks_ms.max(last.agreed_ms);
+    };
+    let elapsed = millis(seen);
+    let unslewed = last.agreed_ms.saturating_add(elapsed);
+    let most = millis(seen / SLEW);
+    let error = clocks_ms.saturating_sub(unslewed).clamp(-most, most);
+    unslewed.saturating_add(error)
+}
+
+/// The median of the replicas' clocks: `own_ms` with each replica's offset from it in milliseconds (its own, 0, among
+/// them). Of an even number, the mean of the middle two.
+#[must_use]
+pub fn median_clock_ms(own_ms: i64, mut offsets_ms: Vec<f64>) -> i64 {
+    offsets_ms.retain(|offset| offset.is_finite());
+    offsets_ms.sort_by(f64::total_cmp);
+    let middle = offsets_ms.len() / 2;
+    let offset = match offsets_ms.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => offsets_ms[middle],
+        _ => f64::midpoint(offsets_ms[middle - 1], offsets_ms[middle]),
+    };
+    // A cast from float to integer saturates, so a mad clock gives a mad but defined offset.
+    own_ms.saturating_add(offset.round() as i64)
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(agreed_ms: i64, seen_ms: u64) -> Option<LastTick> {
+        Some(LastTick {
+            agreed_ms,
+            seen: Some(Duration::from_millis(seen_ms)),
+        })
+    }
+
+    #[test]
+    fn a_clock_an_hour_ahead_or_behind_bends_time_by_a_tenth_at_most() {
+        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 1_001_000), 1_001_000);
+        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 4_600_000), 1_001_100);
+        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 0), 1_000_900);
+    }
+
+    #[test]
+    fn a_small_error_is_made_good_exactly() {
+        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 1_001_030), 1_001_030);
+    }
+
+    #[test]
+    fn after_an_outage_of_all_the_clocks_decide_but_time_does_not_go_back() {
+        let before = Some(LastTick {
+            agreed_ms: 1_000_000,
+            seen: None,
+        });
+        assert_eq!(next_agreed_ms(before, 1_600_000), 1_600_000);
+        assert_eq!(next_agreed_ms(before, 400_000), 1_000_000);
+        assert_eq!(next_agreed_ms(None, 77), 77);
+    }
+
+    #[test]
+    fn one_wrong_clock_among_three_does_not_move_the_median() {
+        assert_eq!(median_clock_ms(5_000, vec![0.0, 3_600_000.0, 2.0]), 5_002);
+        assert_eq!(median_clock_ms(5_000, vec![0.0, 10.0]), 5_005);
+        assert_eq!(median_clock_ms(5_000, vec![0.0, f64::NAN]), 5_000);
+    }
+
+    #[test]
+    fn a_tick_is_due_when_something_moved_or_when_it_was_silent_for_long() {
+        let metronome = Metronome {
+            interval: Duration::from_millis(25),
+            at_least: Duration::from_millis(500),
+        };
+        assert!(!metronome.is_due(Duration::from_millis(24), true));
+        assert!(metronome.is_due(Duration::from_millis(25), true));
+        assert!(!metronome.is_due(Duration::from_millis(499), false));
+        assert!(metronome.is_due(Duration::from_millis(500), false));
+    }
+}
