@@ -132,6 +132,11 @@ impl RecordBatch {
         self.slots[at] = slot;
     }
 
+    /// Empties a cell of the last record: its key came again, without this field.
+    pub fn set_missing(&mut self, column: Column) {
+        self.set(column, Slot::Missing);
+    }
+
     /// Sets a cell of the last record to JSON's null.
     pub fn set_null(&mut self, column: Column) {
         self.set(column, Slot::Null);

@@ -68,11 +68,19 @@ pub fn read_node(root: &mut Section<'_>) -> Option<NodeSettings> {
     let table = root.table("node")?;
     let mut section = root.section("node", table);
     section.require("id", "id = 1, a number unique in the cluster");
-    let id = section.integer("id", 1..=i64::from(u16::MAX)).and_then(|id| u16::try_from(id).ok());
-    section.require("http", "http = \"127.0.0.1:8101\", where this node answers queries");
+    let id = section
+        .integer("id", 1..=i64::from(u16::MAX))
+        .and_then(|id| u16::try_from(id).ok());
+    section.require(
+        "http",
+        "http = \"127.0.0.1:8101\", where this node answers queries",
+    );
     let http = section.parsed("http", |text| check_address(text).map(|()| text.to_owned()));
     section.finish();
-    Some(NodeSettings { id: id?, http: http? })
+    Some(NodeSettings {
+        id: id?,
+        http: http?,
+    })
 }
 
 /// Reads `[cluster]`; `None` after reporting what is wrong.
@@ -80,23 +88,35 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
     root.require("cluster", "[cluster] with peers");
     let table = root.table("cluster")?;
     let mut section = root.section("cluster", table);
-    section.require("peers", "peers = { 1 = \"127.0.0.1:8201\" } with every member, this node too");
+    section.require(
+        "peers",
+        "peers = { 1 = \"127.0.0.1:8201\" } with every member, this node too",
+    );
     let peers = read_members(&mut section, "peers");
     let http_peers = read_members(&mut section, "http_peers");
     check_members(&mut section, &peers, &http_peers, id);
-    let heartbeat = section.duration("heartbeat").unwrap_or(Duration::from_millis(20));
+    let heartbeat = section
+        .duration("heartbeat")
+        .unwrap_or(Duration::from_millis(20));
     let election_timeout = read_election_timeout(&mut section)
         .unwrap_or((Duration::from_millis(60), Duration::from_millis(120)));
     check_pace(&mut section, heartbeat, election_timeout);
     let tick_interval = positive(&mut section, "tick_interval", Duration::from_millis(25));
     if tick_interval > Duration::from_millis(500) {
-        section.problem("tick_interval", "must be at most 500ms: ticks come at least that often");
+        section.problem(
+            "tick_interval",
+            "must be at most 500ms: ticks come at least that often",
+        );
     }
-    let checkpoint_interval = positive(&mut section, "checkpoint_interval", Duration::from_secs(30));
+    let checkpoint_interval =
+        positive(&mut section, "checkpoint_interval", Duration::from_secs(30));
     let tick_bytes = read_size(&mut section, "tick_bytes", 1 << 20);
     let lane_buffer = read_size(&mut section, "lane_buffer", 16 << 20);
     if lane_buffer < tick_bytes {
-        section.problem("lane_buffer", "must be at least tick_bytes, or a tick could wait for ever");
+        section.problem(
+            "lane_buffer",
+            "must be at least tick_bytes, or a tick could wait for ever",
+        );
     }
     section.finish();
     Some(ClusterSettings {
@@ -183,7 +203,10 @@ fn check_members(
         && !peers.is_empty()
         && !peers.contains_key(&id)
     {
-        section.problem("peers", format!("lacks this node; add {id} = its own Raft address"));
+        section.problem(
+            "peers",
+            format!("lacks this node; add {id} = its own Raft address"),
+        );
     }
     for (key, members) in [("peers", peers), ("http_peers", http_peers)] {
         let mut seen = BTreeMap::new();
@@ -194,21 +217,36 @@ fn check_members(
             }
         }
     }
-    for member in http_peers.keys().filter(|member| !peers.contains_key(member)) {
-        section.problem("http_peers", format!("member {member} is not among the peers"));
+    for member in http_peers
+        .keys()
+        .filter(|member| !peers.contains_key(member))
+    {
+        section.problem(
+            "http_peers",
+            format!("member {member} is not among the peers"),
+        );
     }
 }
 
 fn read_election_timeout(section: &mut Section<'_>) -> Option<(Duration, Duration)> {
     let texts = section.strings("election_timeout")?;
     let [least, greatest] = texts.as_slice() else {
-        section.problem("election_timeout", "must be two durations, as [\"60ms\", \"120ms\"]");
+        section.problem(
+            "election_timeout",
+            "must be two durations, as [\"60ms\", \"120ms\"]",
+        );
         return None;
     };
-    match (units::parse_duration(least), units::parse_duration(greatest)) {
+    match (
+        units::parse_duration(least),
+        units::parse_duration(greatest),
+    ) {
         (Ok(least), Ok(greatest)) if least < greatest => Some((least, greatest)),
         (Ok(_), Ok(_)) => {
-            section.problem("election_timeout", "the first duration must be less than the second");
+            section.problem(
+                "election_timeout",
+                "the first duration must be less than the second",
+            );
             None
         }
         (Err(message), _) | (_, Err(message)) => {
@@ -238,7 +276,17 @@ mod tests {
         for good in ["127.0.0.1:8101", "unisono-1.unisono:80", "[::1]:8101"] {
             assert_eq!(check_address(good), Ok(()), "{good}");
         }
-        for bad in ["", "8101", "host", "host:", "host:0", "host:70000", ":80", "::1:80", "a b:1"] {
+        for bad in [
+            "",
+            "8101",
+            "host",
+            "host:",
+            "host:0",
+            "host:70000",
+            ":80",
+            "::1:80",
+            "a b:1",
+        ] {
             assert!(check_address(bad).is_err(), "{bad}");
         }
     }

@@ -107,7 +107,10 @@ pub fn read_source(mut section: Section<'_>, base: &Path) -> Option<SourceConfig
         }
     };
     section.finish();
-    Some(SourceConfig { name: name?, kind: kind? })
+    Some(SourceConfig {
+        name: name?,
+        kind: kind?,
+    })
 }
 
 /// Reads one `[[sink]]`; `None` after reporting what is wrong.
@@ -117,10 +120,16 @@ pub fn read_sink(mut section: Section<'_>) -> Option<SinkConfig> {
     section.require("kafka", "kafka = { brokers = …, topic = … }");
     let table = section.table("kafka");
     let kind = table.and_then(|table| {
-        read_kafka_sink(section.section("kafka", table), name.as_deref().unwrap_or("sink"))
+        read_kafka_sink(
+            section.section("kafka", table),
+            name.as_deref().unwrap_or("sink"),
+        )
     });
     section.finish();
-    Some(SinkConfig { name: name?, kind: SinkKind::Kafka(kind?) })
+    Some(SinkConfig {
+        name: name?,
+        kind: SinkKind::Kafka(kind?),
+    })
 }
 
 fn read_name(section: &mut Section<'_>) -> Option<String> {
@@ -135,20 +144,33 @@ fn read_kafka_source(mut section: Section<'_>) -> Option<KafkaSource> {
         None | Some("earliest") => StartAt::Earliest,
         Some("latest") => StartAt::Latest,
         Some(other) => {
-            section.problem("start", format!("\"{other}\" is neither earliest nor latest"));
+            section.problem(
+                "start",
+                format!("\"{other}\" is neither earliest nor latest"),
+            );
             StartAt::Earliest
         }
     };
     let properties = read_properties(&mut section, fixed_for_sources);
     section.finish();
-    Some(KafkaSource { brokers: brokers?, topic: topic?, start, properties })
+    Some(KafkaSource {
+        brokers: brokers?,
+        topic: topic?,
+        start,
+        properties,
+    })
 }
 
 fn read_files_source(mut section: Section<'_>, base: &Path) -> Option<FilesSource> {
     let dir = section.required_string("dir", "dir = \"/var/log/dns\"");
-    let pattern = section.string("pattern").unwrap_or_else(|| "*.ndjson".to_owned());
+    let pattern = section
+        .string("pattern")
+        .unwrap_or_else(|| "*.ndjson".to_owned());
     if pattern.is_empty() || pattern.contains('/') {
-        section.problem("pattern", "must be a file name with * and ?, without directories");
+        section.problem(
+            "pattern",
+            "must be a file name with * and ?, without directories",
+        );
     }
     section.finish();
     let dir = dir?;
@@ -161,10 +183,14 @@ fn read_kafka_sink(mut section: Section<'_>, sink: &str) -> Option<KafkaSink> {
     let topic = read_topic(&mut section, "topic", true);
     let frontier_topic = read_topic(&mut section, "frontier_topic", false)
         .unwrap_or_else(|| "unisono_frontier".to_owned());
-    let transactional_id =
-        section.string("transactional_id").unwrap_or_else(|| format!("unisono-{sink}"));
+    let transactional_id = section
+        .string("transactional_id")
+        .unwrap_or_else(|| format!("unisono-{sink}"));
     if transactional_id.is_empty() {
-        section.problem("transactional_id", "must not be empty; it is what fences old publishers");
+        section.problem(
+            "transactional_id",
+            "must not be empty; it is what fences old publishers",
+        );
     }
     let dead_letters = read_topic(&mut section, "dead_letters", false);
     if topic.as_ref() == Some(&frontier_topic) || dead_letters.as_ref() == Some(&frontier_topic) {

@@ -17,7 +17,9 @@ pub struct FieldPath {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldPathError {
     /// Nothing between, before or after the dots.
-    #[error("an empty key in field name {text:?}; write a.b for a nested key, \"a.b\" in double quotes for one key")]
+    #[error(
+        "an empty key in field name {text:?}; write a.b for a nested key, \"a.b\" in double quotes for one key"
+    )]
     Empty { text: String },
     /// A character that needs quotes.
     #[error(
@@ -34,7 +36,11 @@ impl FieldPath {
     /// A path of these keys, outermost first; `None` without any.
     #[must_use]
     pub fn of_keys(keys: Vec<String>) -> Option<Self> {
-        if keys.is_empty() { None } else { Some(Self { keys }) }
+        if keys.is_empty() {
+            None
+        } else {
+            Some(Self { keys })
+        }
     }
 
     /// Reads a field name as written in a definition.
@@ -46,16 +52,20 @@ impl FieldPath {
         let mut rest = text.trim();
         loop {
             let (key, after) = match rest.strip_prefix('"') {
-                Some(quoted) => quoted_key(quoted)
-                    .ok_or_else(|| FieldPathError::OpenQuote { text: text.to_owned() })?,
+                Some(quoted) => quoted_key(quoted).ok_or_else(|| FieldPathError::OpenQuote {
+                    text: text.to_owned(),
+                })?,
                 None => plain_key(rest),
             };
             if key.is_empty() && !rest.starts_with('"') {
                 return Err(match after.chars().next() {
-                    Some(found) if found != '.' => {
-                        FieldPathError::NeedsQuotes { text: text.to_owned(), found }
-                    }
-                    _ => FieldPathError::Empty { text: text.to_owned() },
+                    Some(found) if found != '.' => FieldPathError::NeedsQuotes {
+                        text: text.to_owned(),
+                        found,
+                    },
+                    _ => FieldPathError::Empty {
+                        text: text.to_owned(),
+                    },
                 });
             }
             keys.push(key);
@@ -63,7 +73,10 @@ impl FieldPath {
                 None => return Ok(Self { keys }),
                 Some('.') => rest = &after[1..],
                 Some(found) => {
-                    return Err(FieldPathError::NeedsQuotes { text: text.to_owned(), found });
+                    return Err(FieldPathError::NeedsQuotes {
+                        text: text.to_owned(),
+                        found,
+                    });
                 }
             }
         }
@@ -149,7 +162,10 @@ impl FieldSet {
     /// The column of `path`, if the set has it.
     #[must_use]
     pub fn column(&self, path: &FieldPath) -> Option<Column> {
-        self.paths.iter().position(|known| known == path).map(Column)
+        self.paths
+            .iter()
+            .position(|known| known == path)
+            .map(Column)
     }
 
     /// The fields in the order of their columns.
@@ -217,9 +233,9 @@ fn remap_expr(expr: &mut Expr, moved: &impl Fn(Column) -> Option<Column>) -> Opt
         }
         Expr::IsNull(operand) | Expr::Truth(operand) => remap_operand(operand, moved),
         Expr::Not(inner) => remap_expr(inner, moved),
-        Expr::And(parts) | Expr::Or(parts) => {
-            parts.iter_mut().try_for_each(|part| remap_expr(part, moved))
-        }
+        Expr::And(parts) | Expr::Or(parts) => parts
+            .iter_mut()
+            .try_for_each(|part| remap_expr(part, moved)),
     }
 }
 
@@ -243,7 +259,10 @@ mod tests {
     fn a_dot_nests_and_quotes_make_one_key() {
         assert_eq!(keys("a.b"), ["a", "b"]);
         assert_eq!(keys("\"a.b\""), ["a.b"]);
-        assert_eq!(keys("zones.\"eu.example\".hits"), ["zones", "eu.example", "hits"]);
+        assert_eq!(
+            keys("zones.\"eu.example\".hits"),
+            ["zones", "eu.example", "hits"]
+        );
         assert_eq!(keys("\"say \"\"hi\"\"\""), ["say \"hi\""]);
         assert_eq!(keys("_path"), ["_path"]);
         assert_eq!(keys("@timestamp"), ["@timestamp"]);
@@ -252,14 +271,22 @@ mod tests {
 
     #[test]
     fn what_is_no_field_name_is_refused() {
-        for text in ["", "a.", ".a", "a..b", "a b", "upper(a)", "\"a", "a-b", "\"a\"b"] {
+        for text in [
+            "", "a.", ".a", "a..b", "a b", "upper(a)", "\"a", "a-b", "\"a\"b",
+        ] {
             assert!(FieldPath::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_field_name_is_shown_as_it_can_be_written() {
-        for text in ["a.b", "\"a.b\"", "zones.\"eu.example\".hits", "\"say \"\"hi\"\"\"", "\"\""] {
+        for text in [
+            "a.b",
+            "\"a.b\"",
+            "zones.\"eu.example\".hits",
+            "\"say \"\"hi\"\"\"",
+            "\"\"",
+        ] {
             assert_eq!(FieldPath::parse(text).unwrap().to_string(), text);
         }
     }

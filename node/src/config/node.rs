@@ -60,13 +60,19 @@ impl NodeConfig {
 
 fn read(path: &Path, mut root: Section<'_>) -> Option<NodeConfig> {
     let base = path.parent().unwrap_or(Path::new("")).to_owned();
-    root.require("data_dir", "data_dir = \"data/1\", a directory of this node alone");
+    root.require(
+        "data_dir",
+        "data_dir = \"data/1\", a directory of this node alone",
+    );
     let data_dir = root.string("data_dir");
     let node = cluster::read_node(&mut root);
     let cluster = cluster::read_cluster(&mut root, node.as_ref().map(|node| node.id));
     let results = cluster::read_results(&mut root);
 
-    root.require("source", "[[source]] with a name and kafka = {…} or files = {…}");
+    root.require(
+        "source",
+        "[[source]] with a name and kafka = {…} or files = {…}",
+    );
     let mut named_sources = BTreeSet::new();
     let mut sources = Vec::new();
     for (index, table) in root.tables("source").into_iter().enumerate() {
@@ -78,7 +84,9 @@ fn read(path: &Path, mut root: Section<'_>) -> Option<NodeConfig> {
     let mut sinks = Vec::new();
     for (index, table) in root.tables("sink").into_iter().enumerate() {
         note_name(&mut root, "sink", index, &table, &mut named_sinks);
-        sinks.extend(endpoint::read_sink(root.section(&format!("sink[{index}]"), table)));
+        sinks.extend(endpoint::read_sink(
+            root.section(&format!("sink[{index}]"), table),
+        ));
     }
     let pipelines = read_pipelines(&mut root, &base, &named_sources, &named_sinks);
     root.finish();
@@ -105,8 +113,15 @@ fn note_name(
     if let Some(Value::String(name)) = table.get("name")
         && !names.insert(name.clone())
     {
-        let taken = if name == BUILTIN_SINK { "is the built-in sink" } else { "is taken" };
-        root.problem(&format!("{kind}[{index}].name"), format!("\"{name}\" {taken}; use another"));
+        let taken = if name == BUILTIN_SINK {
+            "is the built-in sink"
+        } else {
+            "is taken"
+        };
+        root.problem(
+            &format!("{kind}[{index}].name"),
+            format!("\"{name}\" {taken}; use another"),
+        );
     }
 }
 
@@ -126,7 +141,11 @@ fn read_pipelines(
     let mut written = Vec::new();
     for (index, table) in root.tables("pipeline").into_iter().enumerate() {
         let place = format!("pipeline[{index}]");
-        written.push(Written { file: root.file().to_owned(), place, table });
+        written.push(Written {
+            file: root.file().to_owned(),
+            place,
+            table,
+        });
     }
     let patterns = root.strings("pipelines").unwrap_or_default();
     for pattern in &patterns {
@@ -139,7 +158,10 @@ fn read_pipelines(
         }
     }
     if written.is_empty() && patterns.is_empty() {
-        root.problem("pipelines", "is missing; write pipelines = [\"pipelines/*.toml\"]");
+        root.problem(
+            "pipelines",
+            "is missing; write pipelines = [\"pipelines/*.toml\"]",
+        );
     }
     let mut names = BTreeSet::new();
     let mut pipelines = Vec::new();
@@ -157,9 +179,17 @@ fn open(root: &mut Section<'_>, path: &Path) -> Option<Written> {
         .map_err(|error| format!("cannot read: {error}"))
         .and_then(|text| parse_toml(&text));
     match table {
-        Ok(table) => Some(Written { file, place: String::new(), table }),
+        Ok(table) => Some(Written {
+            file,
+            place: String::new(),
+            table,
+        }),
         Err(message) => {
-            root.problems().push(ConfigProblem { file, key: String::new(), message });
+            root.problems().push(ConfigProblem {
+                file,
+                key: String::new(),
+                message,
+            });
             None
         }
     }
@@ -174,7 +204,10 @@ fn check_references(
     if let Some(name) = section.peek_string("name")
         && !names.insert(name.clone())
     {
-        section.problem("name", format!("\"{name}\" is taken by another pipeline; use another"));
+        section.problem(
+            "name",
+            format!("\"{name}\" is taken by another pipeline; use another"),
+        );
     }
     for source in section.peek_strings("sources") {
         if !sources.contains(&source) {
@@ -185,7 +218,10 @@ fn check_references(
     if let Some(sink) = section.peek_string("sink")
         && !sinks.contains(&sink)
     {
-        section.problem("sink", format!("\"{sink}\" is not a [[sink]] of the node's config"));
+        section.problem(
+            "sink",
+            format!("\"{sink}\" is not a [[sink]] of the node's config"),
+        );
     }
 }
 
@@ -195,15 +231,25 @@ fn matching_files(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         Some((dir, file)) => (base.join(if dir.is_empty() { "/" } else { dir }), file),
         None => (base.to_owned(), pattern),
     };
-    let dir = if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir };
+    let dir = if dir.as_os_str().is_empty() {
+        PathBuf::from(".")
+    } else {
+        dir
+    };
     let cannot = |error: std::io::Error| format!("cannot list {}: {error}", dir.display());
     let mut files = Vec::new();
     for entry in std::fs::read_dir(&dir).map_err(cannot)? {
         let name = entry.map_err(cannot)?.file_name();
-        if name.to_str().is_some_and(|name| matches_pattern(file_pattern, name)) {
+        if name
+            .to_str()
+            .is_some_and(|name| matches_pattern(file_pattern, name))
+        {
             files.push(dir.join(name));
         }
     }
     files.sort();
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,7 +16,11 @@ pub struct ConfigProblem {
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, key, message } = self;
-        if key.is_empty() { write!(f, "{file}: {message}") } else { write!(f, "{file}: {key}: {message}") }
+        if key.is_empty() {
+            write!(f, "{file}: {message}")
+        } else {
+            write!(f, "{file}: {key}: {message}")
+        }
     }
 }
 
@@ -30,9 +34,14 @@ impl ConfigErrors {
     /// One problem that concerns a whole file.
     #[must_use]
     pub fn of_file(file: &str, message: impl Into<String>) -> Self {
-        let problem =
-            ConfigProblem { file: file.to_owned(), key: String::new(), message: message.into() };
-        Self { problems: vec![problem] }
+        let problem = ConfigProblem {
+            file: file.to_owned(),
+            key: String::new(),
+            message: message.into(),
+        };
+        Self {
+            problems: vec![problem],
+        }
     }
 }
 

@@ -18,7 +18,9 @@ impl Properties {
 
     /// Names and values, ordered by name. Values must not be logged.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.entries
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The value under `name`. It must not be logged.
@@ -30,22 +32,51 @@ impl Properties {
 
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.entries.keys().map(|name| (name, "***"))).finish()
+        f.debug_map()
+            .entries(self.entries.keys().map(|name| (name, "***")))
+            .finish()
     }
 }
 
 /// Why a source's property is fixed: each changes which bytes are read, or who reads them.
 const FIXED_FOR_SOURCES: [(&str, &str); 12] = [
-    ("isolation.level", "read_committed: records of aborted transactions must not count"),
+    (
+        "isolation.level",
+        "read_committed: records of aborted transactions must not count",
+    ),
     ("check.crcs", "true: damaged bytes must not count"),
-    ("auto.offset.reset", "error: offsets are never skipped silently"),
-    ("enable.auto.commit", "off: positions are agreed in the Raft log"),
-    ("enable.auto.offset.store", "off: positions are agreed in the Raft log"),
-    ("auto.commit.interval.ms", "unused: positions are agreed in the Raft log"),
-    ("enable.partition.eof", "on: it tells that a partition's end was reached"),
-    ("group.id", "unused: partitions are assigned, not shared in a group"),
-    ("group.instance.id", "unused: partitions are assigned, not shared in a group"),
-    ("partition.assignment.strategy", "unused: partitions are assigned, not shared in a group"),
+    (
+        "auto.offset.reset",
+        "error: offsets are never skipped silently",
+    ),
+    (
+        "enable.auto.commit",
+        "off: positions are agreed in the Raft log",
+    ),
+    (
+        "enable.auto.offset.store",
+        "off: positions are agreed in the Raft log",
+    ),
+    (
+        "auto.commit.interval.ms",
+        "unused: positions are agreed in the Raft log",
+    ),
+    (
+        "enable.partition.eof",
+        "on: it tells that a partition's end was reached",
+    ),
+    (
+        "group.id",
+        "unused: partitions are assigned, not shared in a group",
+    ),
+    (
+        "group.instance.id",
+        "unused: partitions are assigned, not shared in a group",
+    ),
+    (
+        "partition.assignment.strategy",
+        "unused: partitions are assigned, not shared in a group",
+    ),
     ("bootstrap.servers", "set by the key brokers"),
     ("metadata.broker.list", "set by the key brokers"),
 ];
@@ -53,11 +84,26 @@ const FIXED_FOR_SOURCES: [(&str, &str); 12] = [
 /// Why a sink's property is fixed: each would break publishing exactly once.
 const FIXED_FOR_SINKS: [(&str, &str); 9] = [
     ("transactional.id", "set by the key transactional_id"),
-    ("enable.idempotence", "true: a row must not be written twice"),
-    ("acks", "all: a published row must survive the loss of a broker"),
-    ("request.required.acks", "all: a published row must survive the loss of a broker"),
-    ("enable.gapless.guarantee", "unused: transactions leave no gaps"),
-    ("isolation.level", "read_committed: the frontier is read from committed records only"),
+    (
+        "enable.idempotence",
+        "true: a row must not be written twice",
+    ),
+    (
+        "acks",
+        "all: a published row must survive the loss of a broker",
+    ),
+    (
+        "request.required.acks",
+        "all: a published row must survive the loss of a broker",
+    ),
+    (
+        "enable.gapless.guarantee",
+        "unused: transactions leave no gaps",
+    ),
+    (
+        "isolation.level",
+        "read_committed: the frontier is read from committed records only",
+    ),
     ("group.id", "unused: the frontier's partition is assigned"),
     ("bootstrap.servers", "set by the key brokers"),
     ("metadata.broker.list", "set by the key brokers"),
@@ -76,5 +122,8 @@ pub fn fixed_for_sinks(name: &str) -> Option<&'static str> {
 }
 
 fn reason(fixed: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
-    fixed.iter().find(|(known, _)| *known == name).map(|(_, reason)| *reason)
+    fixed
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, reason)| *reason)
 }

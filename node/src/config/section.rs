@@ -23,7 +23,13 @@ pub struct Section<'p> {
 impl<'p> Section<'p> {
     /// Starts to read `table`, which lies at `path` (empty for the file itself).
     pub fn new(file: &str, path: &str, table: Table, problems: &'p mut Vec<ConfigProblem>) -> Self {
-        Self { file: file.to_owned(), path: path.to_owned(), table, known: Vec::new(), problems }
+        Self {
+            file: file.to_owned(),
+            path: path.to_owned(),
+            table,
+            known: Vec::new(),
+            problems,
+        }
     }
 
     /// The full path of `key`.
@@ -34,13 +40,25 @@ impl<'p> Section<'p> {
         } else {
             format!("\"{key}\"")
         };
-        if self.path.is_empty() { key } else { format!("{}.{key}", self.path) }
+        if self.path.is_empty() {
+            key
+        } else {
+            format!("{}.{key}", self.path)
+        }
     }
 
     /// Reports a problem with `key`.
     pub fn problem(&mut self, key: &str, message: impl Into<String>) {
-        let key = if key.is_empty() { self.path.clone() } else { self.path_of(key) };
-        self.problems.push(ConfigProblem { file: self.file.clone(), key, message: message.into() });
+        let key = if key.is_empty() {
+            self.path.clone()
+        } else {
+            self.path_of(key)
+        };
+        self.problems.push(ConfigProblem {
+            file: self.file.clone(),
+            key,
+            message: message.into(),
+        });
     }
 
     /// Whether the table has `key` and nobody has taken it yet.
@@ -60,13 +78,24 @@ impl<'p> Section<'p> {
 
     /// A text that stays to be taken.
     pub fn peek_string(&self, key: &str) -> Option<String> {
-        self.table.get(key).and_then(Value::as_str).map(str::to_owned)
+        self.table
+            .get(key)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
     }
 
     /// A list of texts that stays to be taken; what is no text is left out.
     pub fn peek_strings(&self, key: &str) -> Vec<String> {
-        let items = self.table.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        let items = self
+            .table
+            .get(key)
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        items
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Takes the value of `key`, of whatever type.
@@ -90,12 +119,19 @@ impl<'p> Section<'p> {
     }
 
     /// Takes a whole number within `range`.
-    pub fn integer(&mut self, key: &'static str, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
+    pub fn integer(
+        &mut self,
+        key: &'static str,
+        range: std::ops::RangeInclusive<i64>,
+    ) -> Option<i64> {
         match self.take(key)? {
             Value::Integer(number) if range.contains(&number) => Some(number),
             Value::Integer(number) => {
                 let (low, high) = range.into_inner();
-                self.problem(key, format!("{number} is out of range; write {low} to {high}"));
+                self.problem(
+                    key,
+                    format!("{number} is out of range; write {low} to {high}"),
+                );
                 None
             }
             other => self.wrong_type(key, "a whole number", &other),
@@ -171,7 +207,8 @@ impl<'p> Section<'p> {
             None => return Vec::new(),
             Some(Value::Array(items)) => items,
             Some(other) => {
-                let _: Option<()> = self.wrong_type(key, &format!("a list: write [[{key}]]"), &other);
+                let _: Option<()> =
+                    self.wrong_type(key, &format!("a list: write [[{key}]]"), &other);
                 return Vec::new();
             }
         };
@@ -216,7 +253,10 @@ impl<'p> Section<'p> {
 
     /// Reports a value of the wrong type. The value itself is not shown: it can be a secret.
     pub fn wrong_type<T>(&mut self, key: &str, wanted: &str, found: &Value) -> Option<T> {
-        self.problem(key, format!("is {}, but must be {wanted}", type_name(found)));
+        self.problem(
+            key,
+            format!("is {}, but must be {wanted}", type_name(found)),
+        );
         None
     }
 
@@ -236,7 +276,12 @@ impl<'p> Section<'p> {
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     known
         .iter()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(key, candidate), *candidate))
+        .map(|candidate| {
+            (
+                strsim::normalized_damerau_levenshtein(key, candidate),
+                *candidate,
+            )
+        })
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, candidate)| candidate)
@@ -257,10 +302,22 @@ fn type_name(value: &Value) -> &'static str {
 /// Parses a file's text. The message names line and column, never the text, in which a secret can stand.
 pub fn parse_toml(text: &str) -> Result<Table, String> {
     toml::from_str::<Table>(text).map_err(|error| {
-        let at = error.span().map_or(text.len(), |span| span.start).min(text.len());
+        let at = error
+            .span()
+            .map_or(text.len(), |span| span.start)
+            .min(text.len());
         let before = text.get(..at).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        format!("not TOML at line {line}, column {column}: {}", error.message().replace('\n', ", "))
+        let column = before
+            .rsplit('\n')
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .count()
+            + 1;
+        format!(
+            "not TOML at line {line}, column {column}: {}",
+            error.message().replace('\n', ", ")
+        )
     })
 }

@@ -19,8 +19,13 @@ const DURATION_UNITS: [(&str, i64); 14] = [
     ("days", 86_400_000),
 ];
 
-const BYTE_UNITS: [(&str, u64); 5] =
-    [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+const BYTE_UNITS: [(&str, u64); 5] = [
+    ("", 1),
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
 
 /// Reads a duration such as `250ms`, `5s`, `1m`, `1h`, `1 day` or `-1h`; gives milliseconds.
 ///
@@ -28,7 +33,9 @@ const BYTE_UNITS: [(&str, u64); 5] =
 /// What is wrong with the text and what would be right.
 pub fn parse_duration_ms(text: &str) -> Result<i64, String> {
     let refuse = || {
-        format!("\"{text}\" is not a duration; write a whole number and ms, s, m, h or day, as \"5s\"")
+        format!(
+            "\"{text}\" is not a duration; write a whole number and ms, s, m, h or day, as \"5s\""
+        )
     };
     let (negative, rest) = match text.trim().strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -36,9 +43,13 @@ pub fn parse_duration_ms(text: &str) -> Result<i64, String> {
     };
     let (digits, unit) = split_number(rest);
     let number: i64 = digits.parse().map_err(|_| refuse())?;
-    let (_, factor) =
-        DURATION_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?;
-    let millis = number.checked_mul(*factor).ok_or_else(|| format!("\"{text}\" is too long"))?;
+    let (_, factor) = DURATION_UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(refuse)?;
+    let millis = number
+        .checked_mul(*factor)
+        .ok_or_else(|| format!("\"{text}\" is too long"))?;
     Ok(if negative { -millis } else { millis })
 }
 
@@ -63,12 +74,19 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     };
     let (digits, unit) = split_number(text.trim());
     let number: u64 = digits.parse().map_err(|_| refuse())?;
-    let (_, factor) = BYTE_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refuse)?;
-    number.checked_mul(*factor).ok_or_else(|| format!("\"{text}\" is too large"))
+    let (_, factor) = BYTE_UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(refuse)?;
+    number
+        .checked_mul(*factor)
+        .ok_or_else(|| format!("\"{text}\" is too large"))
 }
 
 fn split_number(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 
@@ -96,7 +114,16 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused() {
-        for text in ["", "s", "5", "5 parsecs", "1.5s", "--1s", "9223372036854775807h", "5s 3s"] {
+        for text in [
+            "",
+            "s",
+            "5",
+            "5 parsecs",
+            "1.5s",
+            "--1s",
+            "9223372036854775807h",
+            "5s 3s",
+        ] {
             assert!(parse_duration_ms(text).is_err(), "{text}");
         }
         assert!(parse_duration("-1s").unwrap_err().contains("negative"));

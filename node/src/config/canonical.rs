@@ -1,0 +1,433 @@
+//! Definitions as canonical JSON, for the Raft log.
+//!
+//! The text holds what a definition means, not what was written: an SQL parser of another version must not read
+//! another meaning out of it. It carries a version, since an older replica can be handed a newer one's text.
+
+use serde::{Deserialize, Serialize};
+use unisono_engine::decimal::Decimal;
+use unisono_engine::spec::{
+    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, Operand, PipelineSpec, TimeFormat,
+    TimeSource, ValueSpec, WindowError, WindowSpec,
+};
+
+use super::endpoint::{SinkConfig, SinkKind, SourceConfig, SourceKind};
+use super::fields::{FieldPath, FieldSet};
+use super::pipeline::PipelineDefinition;
+
+/// The version that this program writes, and the newest that it reads.
+const VERSION: u32 = 1;
+
+/// Why a canonical text gives no definition.
+#[derive(Debug, thiserror::Error)]
+pub enum CanonicalError {
+    /// A newer program wrote it. Upgrade this replica.
+    #[error("definition has version {found}, this program reads up to {VERSION}; upgrade it")]
+    Newer { found: u32 },
+    /// It is damaged, or no definition at all.
+    #[error("definition is damaged: {reason}")]
+    Damaged { reason: String },
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pipeline {
+    version: u32,
+    name: String,
+    sources: Vec<String>,
+    sink: String,
+    /// Keys of each column.
+    fields: Vec<Vec<String>>,
+    time: Time,
+    filter: Option<Condition>,
+    /// Name and column.
+    group_by: Vec<(String, usize)>,
+    window: Window,
+    close: Close,
+    /// Name, function, column.
+    values: Vec<(String, String, Option<usize>)>,
+    max_future_ms: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Time {
+    AppendTime,
+    Field { column: usize, format: String },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Window {
+    size_ms: i64,
+    slide_ms: i64,
+    offset_ms: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Close {
+    lag_ms: i64,
+    records: usize,
+    idle_ms: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Condition {
+    Compare(Term, String, Term),
+    IsNull(Term),
+    Truth(Term),
+    Not(Box<Condition>),
+    And(Vec<Condition>),
+    Or(Vec<Condition>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Term {
+    Column(usize),
+    Text(String),
+    Number(String),
+    Bool(bool),
+    Null,
+}
+
+const FORMATS: [(&str, TimeFormat); 6] = [
+    ("auto", TimeFormat::Auto),
+    ("rfc3339", TimeFormat::Rfc3339),
+    ("s", TimeFormat::Seconds),
+    ("ms", TimeFormat::Millis),
+    ("us", TimeFormat::Micros),
+    ("ns", TimeFormat::Nanos),
+];
+
+const COMPARE_OPS: [(&str, CompareOp); 6] = [
+    ("=", CompareOp::Eq),
+    ("!=", CompareOp::Ne),
+    ("<", CompareOp::Lt),
+    ("<=", CompareOp::Le),
+    (">", CompareOp::Gt),
+    (">=", CompareOp::Ge),
+];
+
+fn code_of<T: PartialEq>(codes: &[(&str, T)], value: &T) -> String {
+    codes
+        .iter()
+        .find(|(_, known)| known == value)
+        .map_or("", |(code, _)| code)
+        .to_owned()
+}
+
+fn value_of<T: Copy>(codes: &[(&str, T)], code: &str) -> Result<T, String> {
+    let found = codes.iter().find(|(known, _)| *known == code);
+    found
+        .map(|(_, value)| *value)
+        .ok_or_else(|| format!("unknown code {code:?}"))
+}
+
+/// The canonical text of `definition`; its own `canonical` is not looked at.
+pub(super) fn write(definition: &PipelineDefinition) -> String {
+    let PipelineDefinition {
+        name,
+        sources,
+        sink,
+        fields,
+        spec,
+        canonical: _,
+    } = definition;
+    let pipeline = Pipeline {
+        version: VERSION,
+        name: name.clone(),
+        sources: sources.clone(),
+        sink: sink.clone(),
+        fields: fields
+            .paths()
+            .iter()
+            .map(|path| path.keys().to_vec())
+            .collect(),
+        time: match spec.time {
+            TimeSource::AppendTime => Time::AppendTime,
+            TimeSource::Field { column, format } => Time::Field {
+                column: column.0,
+                format: code_of(&FORMATS, &format),
+            },
+        },
+        filter: spec.filter.as_ref().map(write_condition),
+        group_by: spec
+            .group_by
+            .iter()
+            .map(|g| (g.name.clone(), g.column.0))
+            .collect(),
+        window: Window {
+            size_ms: spec.window.size_ms(),
+            slide_ms: spec.window.slide_ms(),
+            offset_ms: spec.window.offset_ms(),
+        },
+        close: Close {
+            lag_ms: spec.close.lag_ms,
+            records: spec.close.records,
+            idle_ms: spec.close.idle_ms,
+        },
+        values: spec.values.iter().map(write_value).collect(),
+        max_future_ms: spec.max_future_ms,
+    };
+    to_json(&pipeline)
+}
+
+/// Texts, numbers and lists alone: nothing in them that JSON cannot hold.
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data is always JSON")
+}
+
+fn write_value(value: &ValueSpec) -> (String, String, Option<usize>) {
+    let (code, column) = match value.function {
+        Function::CountAll => ("count", None),
+        Function::Count(column) => ("count", Some(column.0)),
+        Function::Sum(column) => ("sum", Some(column.0)),
+        Function::Avg(column) => ("avg", Some(column.0)),
+        Function::Min(column) => ("min", Some(column.0)),
+        Function::Max(column) => ("max", Some(column.0)),
+    };
+    (value.name.clone(), code.to_owned(), column)
+}
+
+fn write_condition(expr: &Expr) -> Condition {
+    match expr {
+        Expr::Compare { left, op, right } => Condition::Compare(
+            write_term(left),
+            code_of(&COMPARE_OPS, op),
+            write_term(right),
+        ),
+        Expr::IsNull(operand) => Condition::IsNull(write_term(operand)),
+        Expr::Truth(operand) => Condition::Truth(write_term(operand)),
+        Expr::Not(inner) => Condition::Not(Box::new(write_condition(inner))),
+        Expr::And(parts) => Condition::And(parts.iter().map(write_condition).collect()),
+        Expr::Or(parts) => Condition::Or(parts.iter().map(write_condition).collect()),
+    }
+}
+
+fn write_term(operand: &Operand) -> Term {
+    match operand {
+        Operand::Column(column) => Term::Column(column.0),
+        Operand::Text(text) => Term::Text(text.clone()),
+        Operand::Number(number) => Term::Number(number.to_string()),
+        Operand::Bool(value) => Term::Bool(*value),
+        Operand::Null => Term::Null,
+    }
+}
+
+/// The definition that `text` holds.
+pub(super) fn read(text: &str) -> Result<PipelineDefinition, CanonicalError> {
+    let damaged = |reason: String| CanonicalError::Damaged { reason };
+    let Versioned { version: found } =
+        serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+    if found > VERSION {
+        return Err(CanonicalError::Newer { found });
+    }
+    let pipeline: Pipeline =
+        serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+    let (fields, spec) = read_spec(&pipeline).map_err(damaged)?;
+    Ok(PipelineDefinition {
+        name: pipeline.name,
+        sources: pipeline.sources,
+        sink: pipeline.sink,
+        fields,
+        spec,
+        canonical: text.to_owned(),
+    })
+}
+
+fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
+    let mut fields = FieldSet::new();
+    for keys in &pipeline.fields {
+        fields.insert(FieldPath::of_keys(keys.clone()).ok_or("a field without keys")?);
+    }
+    if fields.len() != pipeline.fields.len() {
+        return Err("a field stands twice".to_owned());
+    }
+    let count = fields.len();
+    let time = match &pipeline.time {
+        Time::AppendTime => TimeSource::AppendTime,
+        Time::Field { column, format } => TimeSource::Field {
+            column: read_column(*column, count)?,
+            format: value_of(&FORMATS, format)?,
+        },
+    };
+    let group_by = pipeline.group_by.iter().map(|(name, column)| {
+        Ok(GroupColumn {
+            name: name.clone(),
+            column: read_column(*column, count)?,
+        })
+    });
+    let values = pipeline.values.iter().map(|value| read_value(value, count));
+    let Window {
+        size_ms,
+        slide_ms,
+        offset_ms,
+    } = pipeline.window;
+    let Close {
+        lag_ms,
+        records,
+        idle_ms,
+    } = pipeline.close;
+    if records == 0 {
+        return Err("close.records is 0".to_owned());
+    }
+    let spec = PipelineSpec {
+        name: pipeline.name.clone(),
+        time,
+        filter: pipeline
+            .filter
+            .as_ref()
+            .map(|c| read_condition(c, count))
+            .transpose()?,
+        group_by: group_by.collect::<Result<_, String>>()?,
+        window: WindowSpec::new(size_ms, slide_ms, offset_ms)
+            .map_err(|error: WindowError| error.to_string())?,
+        close: CloseSpec {
+            lag_ms,
+            records,
+            idle_ms,
+        },
+        values: values.collect::<Result<_, String>>()?,
+        max_future_ms: pipeline.max_future_ms,
+    };
+    Ok((fields, spec))
+}
+
+fn read_column(column: usize, count: usize) -> Result<Column, String> {
+    if column < count {
+        Ok(Column(column))
+    } else {
+        Err(format!("no column {column}"))
+    }
+}
+
+fn read_value(
+    (name, code, column): &(String, String, Option<usize>),
+    count: usize,
+) -> Result<ValueSpec, String> {
+    let function = match (
+        code.as_str(),
+        column.map(|c| read_column(c, count)).transpose()?,
+    ) {
+        ("count", None) => Function::CountAll,
+        ("count", Some(column)) => Function::Count(column),
+        ("sum", Some(column)) => Function::Sum(column),
+        ("avg", Some(column)) => Function::Avg(column),
+        ("min", Some(column)) => Function::Min(column),
+        ("max", Some(column)) => Function::Max(column),
+        _ => return Err(format!("unknown function {code:?}")),
+    };
+    Ok(ValueSpec {
+        name: name.clone(),
+        function,
+    })
+}
+
+fn read_condition(condition: &Condition, count: usize) -> Result<Expr, String> {
+    let list = |parts: &[Condition]| {
+        parts
+            .iter()
+            .map(|part| read_condition(part, count))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    Ok(match condition {
+        Condition::Compare(left, op, right) => Expr::Compare {
+            left: read_term(left, count)?,
+            op: value_of(&COMPARE_OPS, op)?,
+            right: read_term(right, count)?,
+        },
+        Condition::IsNull(term) => Expr::IsNull(read_term(term, count)?),
+        Condition::Truth(term) => Expr::Truth(read_term(term, count)?),
+        Condition::Not(inner) => Expr::Not(Box::new(read_condition(inner, count)?)),
+        Condition::And(parts) => Expr::And(list(parts)?),
+        Condition::Or(parts) => Expr::Or(list(parts)?),
+    })
+}
+
+fn read_term(term: &Term, count: usize) -> Result<Operand, String> {
+    Ok(match term {
+        Term::Column(column) => Operand::Column(read_column(*column, count)?),
+        Term::Text(text) => Operand::Text(text.clone()),
+        Term::Number(digits) => {
+            let number = Decimal::parse(digits.as_bytes());
+            Operand::Number(number.map_err(|error| format!("{digits}: {error}"))?)
+        }
+        Term::Bool(value) => Operand::Bool(*value),
+        Term::Null => Operand::Null,
+    })
+}
+
+#[derive(Serialize)]
+struct Endpoint<'a> {
+    version: u32,
+    name: &'a str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frontier_topic: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transactional_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dead_letters: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dir: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pattern: Option<&'a str>,
+}
+
+impl<'a> Endpoint<'a> {
+    fn new(name: &'a str, kind: &'static str) -> Self {
+        Self {
+            version: VERSION,
+            name,
+            kind,
+            topic: None,
+            frontier_topic: None,
+            transactional_id: None,
+            dead_letters: None,
+            dir: None,
+            pattern: None,
+        }
+    }
+}
+
+impl SourceConfig {
+    /// What all replicas must agree on, as JSON: name, kind, and topic or directory and pattern.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        to_json(&match &self.kind {
+            SourceKind::Kafka(kafka) => Endpoint {
+                topic: Some(&kafka.topic),
+                ..Endpoint::new(&self.name, "kafka")
+            },
+            SourceKind::Files(files) => Endpoint {
+                dir: Some(&files.dir),
+                pattern: Some(&files.pattern),
+                ..Endpoint::new(&self.name, "files")
+            },
+        })
+    }
+}
+
+impl SinkConfig {
+    /// What all replicas must agree on, as JSON: name, kind, topics and transactional id.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        let SinkKind::Kafka(kafka) = &self.kind;
+        to_json(&Endpoint {
+            topic: Some(&kafka.topic),
+            frontier_topic: Some(&kafka.frontier_topic),
+            transactional_id: Some(&kafka.transactional_id),
+            dead_letters: kafka.dead_letters.as_deref(),
+            ..Endpoint::new(&self.name, "kafka")
+        })
+    }
+}

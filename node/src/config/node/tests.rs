@@ -1,0 +1,209 @@
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::{SinkKind, SourceKind, StartAt};
+
+const PIPELINE: &str = "name='p'\nsources=['orders']\nsink='out'\ntime={field='t'}\nwindow={size='1m'}\nvalues={n='count()'}";
+
+const NODE: &str = r#"
+data_dir = "data/1"
+pipelines = ["pipelines/*.toml"]
+[node]
+id = 1
+http = "127.0.0.1:8101"
+[cluster]
+peers = { 1 = "127.0.0.1:8201", 2 = "127.0.0.1:8202", 3 = "127.0.0.1:8203" }
+[[source]]
+name = "orders"
+kafka = { brokers = "localhost:9092", topic = "orders", properties = { "fetch.wait.max.ms" = "100", "sasl.password" = "hunter2" } }
+[[source]]
+name = "dns"
+files = { dir = "dns" }
+[[sink]]
+name = "out"
+kafka = { brokers = "localhost:9092", topic = "orders_stats" }
+"#;
+
+fn parse(text: &str) -> Result<NodeConfig, ConfigErrors> {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("pipelines")).unwrap();
+    std::fs::write(dir.path().join("pipelines/a.toml"), PIPELINE).unwrap();
+    std::fs::write(dir.path().join("pipelines/notes.txt"), "no pipeline").unwrap();
+    NodeConfig::parse(&dir.path().join("unisono.toml"), text)
+}
+
+#[track_caller]
+fn refused(from: &str, to: &str, expected: &str) {
+    let text = NODE.replace(from, to);
+    assert_ne!(text, NODE);
+    let shown = parse(&text).unwrap_err().to_string();
+    assert!(shown.contains(expected), "{expected}:\n{shown}");
+}
+
+#[test]
+fn a_node_config_means_what_it_says() {
+    let config = parse(NODE).unwrap();
+    assert_eq!(config.node.id, 1);
+    assert!(config.data_dir.ends_with("data/1") && config.data_dir.is_absolute());
+    assert_eq!(config.cluster.peers.len(), 3);
+    assert_eq!(config.cluster.heartbeat, Duration::from_millis(20));
+    assert_eq!(config.cluster.tick_bytes, 1 << 20);
+    assert_eq!(config.pipelines.len(), 1);
+    let SourceKind::Kafka(kafka) = &config.sources[0].kind else {
+        panic!("not kafka")
+    };
+    assert_eq!(kafka.start, StartAt::Earliest);
+    assert_eq!(kafka.properties.get("sasl.password"), Some("hunter2"));
+    let SourceKind::Files(files) = &config.sources[1].kind else {
+        panic!("not files")
+    };
+    assert_eq!(
+        (files.dir.as_str(), files.pattern.as_str()),
+        ("dns", "*.ndjson")
+    );
+    let SinkKind::Kafka(sink) = &config.sinks[0].kind;
+    assert_eq!(sink.frontier_topic, "unisono_frontier");
+    assert_eq!(
+        config.sources[0].canonical(),
+        r#"{"version":1,"name":"orders","kind":"kafka","topic":"orders"}"#
+    );
+}
+
+#[test]
+fn a_password_never_shows() {
+    assert!(!format!("{:?}", parse(NODE).unwrap()).contains("hunter2"));
+    for text in [
+        NODE.replace("\"hunter2\" }", "\"hunter2\" "),
+        NODE.replace("\"hunter2\"", "\"hunter2"),
+        NODE.replace("\"hunter2\"", "[\"hunter2\"]"),
+        NODE.replace("properties =", "propertys ="),
+        NODE.replace(
+            "properties = { \"fetch",
+            "properties = { \"group.id\" = \"x\", \"fetch",
+        ),
+    ] {
+        let errors = parse(&text).unwrap_err();
+        assert!(
+            !format!("{errors} {errors:?}").contains("hunter2"),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
+fn a_typo_names_the_nearest_right_key() {
+    refused(
+        "data_dir",
+        "datadir",
+        "datadir: unknown key; did you mean data_dir?",
+    );
+    refused(
+        "http =",
+        "htpp =",
+        "node.htpp: unknown key; did you mean http?",
+    );
+    refused(
+        "peers =",
+        "peer =",
+        "cluster.peer: unknown key; did you mean peers?",
+    );
+    refused(
+        "topic = \"orders\"",
+        "topik = \"orders\"",
+        "source[0].kafka.topik: unknown key; did you mean topic?",
+    );
+    refused(
+        "dir = \"dns\"",
+        "path = \"dns\"",
+        "source[1].files.path: unknown key; known here: dir, pattern",
+    );
+    refused(
+        "[[sink]]",
+        "[[sinks]]",
+        "sinks: unknown key; did you mean sink?",
+    );
+}
+
+#[test]
+fn what_is_fixed_is_refused_with_the_reason() {
+    refused(
+        "\"fetch.wait.max.ms\"",
+        "\"isolation.level\"",
+        "source[0].kafka.properties.\"isolation.level\": is fixed (read_committed",
+    );
+    refused(
+        "topic = \"orders_stats\"",
+        "topic = \"orders_stats\", properties = { \"enable.idempotence\" = false }",
+        "sink[0].kafka.properties.\"enable.idempotence\": is fixed (true",
+    );
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    refused("id = 1", "id = 4", "cluster.peers: lacks this node; add 4");
+    refused(
+        "id = 1",
+        "id = 0",
+        "node.id: 0 is out of range; write 1 to 65535",
+    );
+    refused("8202", "8201", "members 1 and 2 have one address");
+    refused(
+        "name = \"orders\"",
+        "name = \"order\"",
+        "sources: \"orders\" is not a [[source]]",
+    );
+    refused(
+        "name = \"out\"",
+        "name = \"elsewhere\"",
+        "sink: \"out\" is not a [[sink]]",
+    );
+    refused(
+        "name = \"dns\"",
+        "name = \"orders\"",
+        "source[1].name: \"orders\" is taken",
+    );
+    refused(
+        "name = \"out\"",
+        "name = \"builtin\"",
+        "\"builtin\" is the built-in sink",
+    );
+    refused(
+        "*.toml",
+        "*.tml",
+        "pipelines: no file matches \"pipelines/*.tml\"",
+    );
+    refused("pipelines/*", "pipes/*", "pipelines: cannot list");
+    refused("*.toml", "*", "notes.txt: not TOML at line 1");
+    refused(
+        "[cluster]",
+        "[cluster]\nheartbeat = \"50ms\"",
+        "election_timeout: must be at least twice",
+    );
+    refused(
+        "[cluster]",
+        "[cluster]\nelection_timeout = [\"120ms\", \"60ms\"]",
+        "must be less",
+    );
+    refused(
+        "[cluster]",
+        "[cluster]\nlane_buffer = \"64KiB\"",
+        "lane_buffer: must be at least tick_bytes",
+    );
+    refused(
+        "topic = \"orders_stats\"",
+        "topic = \"unisono_frontier\"",
+        "must be a topic of its own",
+    );
+}
+
+#[test]
+fn a_missing_file_says_so() {
+    let error = NodeConfig::load(Path::new("/nonexistent/unisono.toml")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("/nonexistent/unisono.toml: cannot read: ")
+    );
+}

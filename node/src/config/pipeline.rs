@@ -1,0 +1,314 @@
+//! The definition of a pipeline.
+
+use std::path::Path;
+
+use toml::Value;
+use unisono_engine::spec::{
+    CloseSpec, GroupColumn, PipelineSpec, TimeFormat, TimeSource, ValueSpec, WindowSpec,
+};
+
+use super::canonical::{self, CanonicalError};
+use super::fields::{FieldPath, FieldSet};
+use super::name::check_name;
+use super::problem::ConfigErrors;
+use super::section::{Section, parse_toml};
+use super::sql;
+
+/// The name of the sink that needs no config: the results that every replica keeps and serves.
+pub const BUILTIN_SINK: &str = "builtin";
+
+/// The watermark keeps that many event times for each lane at most.
+const MAX_RECORDS: i64 = 10_000;
+const DEFAULT_IDLE_MS: i64 = 10_000;
+const DEFAULT_MAX_FUTURE_MS: i64 = 300_000;
+
+/// A pipeline, checked.
+#[derive(Clone, Debug)]
+pub struct PipelineDefinition {
+    pub name: String,
+    /// Names of sources, at least one.
+    pub sources: Vec<String>,
+    /// Name of a sink, or [`BUILTIN_SINK`].
+    pub sink: String,
+    /// The fields that `spec`'s columns mean.
+    pub fields: FieldSet,
+    pub spec: PipelineSpec,
+    /// All of the above as JSON: the same text for the same definition. It stands in the Raft log.
+    pub canonical: String,
+}
+
+impl PipelineDefinition {
+    /// Reads and checks a pipeline file.
+    ///
+    /// # Errors
+    /// Every problem of the file.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
+        let label = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigErrors::of_file(&label, format!("cannot read: {error}")))?;
+        Self::parse(&label, &text)
+    }
+
+    /// Checks the text of a pipeline file; `file` names it in errors.
+    ///
+    /// # Errors
+    /// Every problem of the file.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigErrors> {
+        let table = parse_toml(text).map_err(|message| ConfigErrors::of_file(file, message))?;
+        let mut problems = Vec::new();
+        let definition = read_pipeline(Section::new(file, "", table, &mut problems));
+        match definition {
+            Some(definition) if problems.is_empty() => Ok(definition),
+            _ => Err(ConfigErrors { problems }),
+        }
+    }
+
+    /// Rebuilds a definition from its canonical text: the same `fields` and `spec` on every replica.
+    ///
+    /// # Errors
+    /// The text is of a newer version, or damaged.
+    pub fn from_canonical(text: &str) -> Result<Self, CanonicalError> {
+        canonical::read(text)
+    }
+}
+
+/// Reads a pipeline; `None` after reporting what is wrong.
+pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
+    let mut fields = FieldSet::new();
+    section.require("name", "name = \"orders_per_minute\"");
+    let name = section.parsed("name", |text| check_name(text).map(|()| text.to_owned()));
+    let sources = read_sources(&mut section);
+    let time = read_time(&mut section, &mut fields);
+    let filter = section.parsed("where", |text| sql::parse_condition(text, &mut fields));
+    let group_by = read_group_by(&mut section, &mut fields);
+    let window = read_window(&mut section);
+    let close = read_close(&mut section);
+    read_late(&mut section);
+    let max_future_ms = read_limit(&mut section, "max_future", DEFAULT_MAX_FUTURE_MS);
+    let sink = section
+        .string("sink")
+        .unwrap_or_else(|| BUILTIN_SINK.to_owned());
+    let values = read_values(&mut section, &mut fields);
+    section.not_supported(&["align"]);
+    section.finish();
+    let spec = PipelineSpec {
+        name: name?,
+        time: time?,
+        filter,
+        group_by,
+        window: window?,
+        close: close?,
+        values,
+        max_future_ms,
+    };
+    let mut definition = PipelineDefinition {
+        name: spec.name.clone(),
+        sources: sources?,
+        sink,
+        fields,
+        spec,
+        canonical: String::new(),
+    };
+    definition.canonical = canonical::write(&definition);
+    Some(definition)
+}
+
+fn read_sources(section: &mut Section<'_>) -> Option<Vec<String>> {
+    section.require("sources", "sources = [\"orders\"]");
+    let sources = section.strings("sources")?;
+    if sources.is_empty() {
+        section.problem("sources", "is empty; name at least one source");
+    }
+    for (index, source) in sources.iter().enumerate() {
+        if sources[..index].contains(source) {
+            section.problem("sources", format!("\"{source}\" is named twice"));
+        }
+    }
+    Some(sources)
+}
+
+fn read_time(section: &mut Section<'_>, fields: &mut FieldSet) -> Option<TimeSource> {
+    section.require(
+        "time",
+        "time = { field = \"created_at\" } or { from = \"append_time\" }",
+    );
+    let table = section.table("time")?;
+    let mut time = section.section("time", table);
+    time.not_supported(&["time_zone"]);
+    let has_format = time.has("format");
+    let format = read_format(&mut time);
+    let from = time.string("from");
+    let field = time.parsed("field", |text| {
+        FieldPath::parse(text).map_err(|e| e.to_string())
+    });
+    let source = match (from.as_deref(), field) {
+        (None, Some(path)) => Some(TimeSource::Field {
+            column: fields.insert(path),
+            format: format?,
+        }),
+        (Some("append_time"), None) => {
+            if has_format {
+                time.problem(
+                    "format",
+                    "goes with field; remove it, append time has one format",
+                );
+            }
+            Some(TimeSource::AppendTime)
+        }
+        (Some(other), None) => {
+            time.problem(
+                "from",
+                format!("\"{other}\" is not known; write \"append_time\""),
+            );
+            None
+        }
+        (Some(_), Some(_)) => {
+            time.problem("", "has both field and from; keep one");
+            None
+        }
+        (None, None) => {
+            time.problem("", "names no usable field; write field = \"created_at\"");
+            None
+        }
+    };
+    time.finish();
+    source
+}
+
+fn read_format(time: &mut Section<'_>) -> Option<TimeFormat> {
+    if !time.has("format") {
+        time.string("format");
+        return Some(TimeFormat::Auto);
+    }
+    time.parsed("format", |text| match text {
+        "auto" => Ok(TimeFormat::Auto),
+        "rfc3339" => Ok(TimeFormat::Rfc3339),
+        "s" => Ok(TimeFormat::Seconds),
+        "ms" => Ok(TimeFormat::Millis),
+        "us" => Ok(TimeFormat::Micros),
+        "ns" => Ok(TimeFormat::Nanos),
+        other => Err(format!(
+            "\"{other}\" is not known; write rfc3339, s, ms, us, ns or auto"
+        )),
+    })
+}
+
+fn read_group_by(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<GroupColumn> {
+    let mut groups: Vec<GroupColumn> = Vec::new();
+    for text in section.strings("group_by").unwrap_or_default() {
+        match FieldPath::parse(&text) {
+            Ok(path) => {
+                let name = path.label();
+                if groups.iter().any(|group| group.name == name) {
+                    section.problem("group_by", format!("{name} is named twice"));
+                }
+                groups.push(GroupColumn {
+                    name,
+                    column: fields.insert(path),
+                });
+            }
+            Err(error) => section.problem("group_by", error.to_string()),
+        }
+    }
+    groups
+}
+
+fn read_window(section: &mut Section<'_>) -> Option<WindowSpec> {
+    section.require("window", "window = { size = \"1m\" }");
+    let table = section.table("window")?;
+    let mut window = section.section("window", table);
+    window.not_supported(&["time_zone"]);
+    window.require("size", "size = \"1m\"");
+    let size = window.duration_ms("size");
+    let has_slide = window.has("slide");
+    let slide = window.duration_ms("slide");
+    let offset = window.duration_ms("offset").unwrap_or(0);
+    let spec = match (size, slide) {
+        (Some(size), None) if !has_slide => Some((size, size)),
+        (Some(size), Some(slide)) => Some((size, slide)),
+        _ => None,
+    };
+    let spec = spec.and_then(|(size, slide)| match WindowSpec::new(size, slide, offset) {
+        Ok(spec) => Some(spec),
+        Err(error) => {
+            window.problem("", error.to_string());
+            None
+        }
+    });
+    window.finish();
+    spec
+}
+
+fn read_close(section: &mut Section<'_>) -> Option<CloseSpec> {
+    let table = section.table("close").unwrap_or_default();
+    let mut close = section.section("close", table);
+    close.not_supported(&["at_most"]);
+    let lag_ms = close.positive_ms("lag").unwrap_or(0);
+    let records = close.integer("records", 1..=MAX_RECORDS).unwrap_or(1);
+    let idle_ms = read_limit(&mut close, "idle", DEFAULT_IDLE_MS);
+    close.finish();
+    Some(CloseSpec {
+        lag_ms,
+        records: usize::try_from(records).ok()?,
+        idle_ms,
+    })
+}
+
+/// A duration greater than 0, or `never`.
+fn read_limit(section: &mut Section<'_>, key: &'static str, default: i64) -> Option<i64> {
+    if section.peek_string(key).as_deref() == Some("never") {
+        section.string(key);
+        return None;
+    }
+    match section.positive_ms(key) {
+        Some(0) => {
+            section.problem(key, "must be greater than 0, or \"never\"");
+            Some(default)
+        }
+        Some(millis) => Some(millis),
+        None => Some(default),
+    }
+}
+
+fn read_late(section: &mut Section<'_>) {
+    let table = section.table("late").unwrap_or_default();
+    let mut late = section.section("late", table);
+    late.not_supported(&["keep"]);
+    match late.string("policy").as_deref() {
+        None | Some("drop") => {}
+        Some("revise") => late.problem("policy", "\"revise\" is not supported yet; write \"drop\""),
+        Some(other) => late.problem(
+            "policy",
+            format!("\"{other}\" is not known; write \"drop\""),
+        ),
+    }
+    late.finish();
+}
+
+fn read_values(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<ValueSpec> {
+    section.require("values", "[values] with, say, n = \"count()\"");
+    let Some(table) = section.table("values") else {
+        return Vec::new();
+    };
+    let mut values = section.section("values", table);
+    let entries = values.take_all();
+    if entries.is_empty() {
+        values.problem("", "is empty; write, say, n = \"count()\"");
+    }
+    let mut specs = Vec::with_capacity(entries.len());
+    for (name, value) in entries {
+        let Value::String(text) = &value else {
+            let _: Option<()> = values.wrong_type(&name, "a function, as \"sum(amount)\"", &value);
+            continue;
+        };
+        match sql::parse_value(text, fields) {
+            Ok(function) => specs.push(ValueSpec { name, function }),
+            Err(message) => values.problem(&name, message),
+        }
+    }
+    values.finish();
+    specs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+const DNS: &str = r#"
+name = "dns"
+sources = ["zeek"]
+time = { field = "ts", format = "rfc3339" }
+where = "rtt > 0.001 and \"id.orig_h\" in ('a', 'b') and not rejected"
+group_by = ["rcode_name", "\"id.orig_h\""]
+window = { size = "5m", slide = "1m", offset = "10s" }
+max_future = "never"
+[close]
+lag = "15m"
+records = 3
+idle = "never"
+[values]
+n = "count()"
+total = "sum(rtt)"
+average = "avg(rtt)"
+"#;
+
+fn problems(text: &str) -> Vec<String> {
+    let errors = PipelineDefinition::parse("p.toml", text).unwrap_err();
+    errors.problems.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    let found = problems(text);
+    assert!(
+        found.iter().any(|problem| problem.contains(expected)),
+        "{expected}: {found:#?}"
+    );
+}
+
+#[test]
+fn a_definition_means_what_it_says() {
+    let definition = PipelineDefinition::parse("p.toml", DNS).unwrap();
+    let labels: Vec<String> = definition
+        .fields
+        .paths()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        labels,
+        ["ts", "rtt", "\"id.orig_h\"", "rejected", "rcode_name"]
+    );
+    let spec = &definition.spec;
+    assert_eq!(
+        spec.window,
+        WindowSpec::new(300_000, 60_000, 10_000).unwrap()
+    );
+    assert_eq!(
+        (spec.close.lag_ms, spec.close.records, spec.close.idle_ms),
+        (900_000, 3, None)
+    );
+    assert_eq!(spec.max_future_ms, None);
+    assert_eq!(spec.group_by[1].name, "id.orig_h");
+    let names: Vec<&str> = spec
+        .values
+        .iter()
+        .map(|value| value.name.as_str())
+        .collect();
+    assert_eq!(names, ["n", "total", "average"], "values keep their order");
+    assert_eq!(definition.sink, BUILTIN_SINK);
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let text =
+        "name='p'\nsources=['s']\ntime={field='t'}\nwindow={size='1m'}\nvalues={n='count()'}";
+    let spec = PipelineDefinition::parse("p.toml", text).unwrap().spec;
+    assert_eq!(
+        (spec.close.lag_ms, spec.close.records, spec.close.idle_ms),
+        (0, 1, Some(10_000))
+    );
+    assert_eq!(spec.max_future_ms, Some(300_000));
+    assert!(matches!(
+        spec.time,
+        TimeSource::Field {
+            format: TimeFormat::Auto,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn the_canonical_text_gives_the_same_definition_back() {
+    let definition = PipelineDefinition::parse("p.toml", DNS).unwrap();
+    let again = PipelineDefinition::from_canonical(&definition.canonical).unwrap();
+    assert_eq!(
+        format!("{:?}", again.spec),
+        format!("{:?}", definition.spec)
+    );
+    assert_eq!(again.fields, definition.fields);
+    assert_eq!(again.sources, definition.sources);
+    assert_eq!(canonical::write(&again), definition.canonical);
+}
+
+#[test]
+fn the_canonical_text_is_a_promise() {
+    let text =
+        "name='p'\nsources=['s']\ntime={field='t'}\nwindow={size='1m'}\nvalues={n='count()'}";
+    let canonical = PipelineDefinition::parse("p.toml", text).unwrap().canonical;
+    let expected = concat!(
+        r#"{"version":1,"name":"p","sources":["s"],"sink":"builtin","fields":[["t"]],"#,
+        r#""time":{"field":{"column":0,"format":"auto"}},"filter":null,"group_by":[],"#,
+        r#""window":{"size_ms":60000,"slide_ms":60000,"offset_ms":0},"#,
+        r#""close":{"lag_ms":0,"records":1,"idle_ms":10000},"values":[["n","count",null]],"#,
+        r#""max_future_ms":300000}"#
+    );
+    assert_eq!(canonical, expected);
+}
+
+#[test]
+fn a_damaged_or_newer_canonical_text_is_refused() {
+    let canonical = PipelineDefinition::parse("p.toml", DNS).unwrap().canonical;
+    let newer = canonical.replace("\"version\":1", "\"version\":2");
+    let error = PipelineDefinition::from_canonical(&newer).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "definition has version 2, this program reads up to 1; upgrade it"
+    );
+    for (from, to) in [
+        ("\"column\":0", "\"column\":9"),
+        ("\"slide_ms\":60000", "\"slide_ms\":0"),
+        ("\"records\":3", "\"records\":0"),
+        ("\"sum\"", "\"median\""),
+        ("{\"version\"", "[{\"version\""),
+    ] {
+        let damaged = canonical.replacen(from, to, 1);
+        assert_ne!(damaged, canonical);
+        let error = PipelineDefinition::from_canonical(&damaged).unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{error}");
+    }
+}
+
+#[test]
+fn a_typo_names_the_nearest_right_key() {
+    refused(
+        &DNS.replace("group_by", "groupby"),
+        "p.toml: groupby: unknown key; did you mean group_by?",
+    );
+    refused(
+        &DNS.replace("lag =", "lagg ="),
+        "p.toml: close.lagg: unknown key; did you mean lag?",
+    );
+    refused(
+        &DNS.replace("slide", "slid"),
+        "window.slid: unknown key; did you mean slide?",
+    );
+    refused(
+        &DNS.replace("format", "frmat"),
+        "time.frmat: unknown key; did you mean format?",
+    );
+    refused(
+        &format!("qqqq = 1\n{DNS}"),
+        "qqqq: unknown key; known here: name, sources",
+    );
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let text = "nam = 'p'\ntime = { field = 1 }\nwindow = { size = '0s' }\n[values]\na = 'summ(x)'";
+    let found = problems(text);
+    for expected in [
+        "p.toml: name: is missing",
+        "p.toml: nam: unknown key; did you mean name?",
+        "p.toml: sources: is missing",
+        "p.toml: time.field: is a whole number, but must be a text in quotes",
+        "p.toml: window: size must be greater than 0",
+        "p.toml: values.a: at column 1: function summ is not supported yet",
+    ] {
+        assert!(
+            found.iter().any(|problem| problem.starts_with(expected)),
+            "{expected}: {found:#?}"
+        );
+    }
+}
+
+#[test]
+fn windows_that_are_none_are_refused_with_the_rule() {
+    let with = |window: &str| {
+        DNS.replace(
+            "{ size = \"5m\", slide = \"1m\", offset = \"10s\" }",
+            window,
+        )
+    };
+    refused(
+        &with("{ size = '-1m' }"),
+        "window: size must be greater than 0",
+    );
+    refused(
+        &with("{ size = '1m', slide = '0s' }"),
+        "window: slide must be greater than 0",
+    );
+    refused(
+        &with("{ size = '1m', slide = '2m' }"),
+        "window: slide must not be greater than size",
+    );
+    refused(
+        &with("{ size = '1m', slide = '25s' }"),
+        "window: slide must divide size",
+    );
+    refused(&with("{ slide = '25s' }"), "window.size: is missing");
+}
+
+#[test]
+fn what_the_design_has_and_this_version_lacks_is_refused_by_name() {
+    refused(
+        &DNS.replace("records = 3", "at_most = '2m'"),
+        "close.at_most: not supported yet",
+    );
+    refused(
+        &format!("{DNS}[align]\nmax_skew = '1m'"),
+        "align: not supported yet",
+    );
+    refused(
+        &format!("{DNS}[late]\npolicy = 'revise'"),
+        "late.policy: \"revise\" is not supported yet",
+    );
+    refused(
+        &format!("{DNS}[late]\nkeep = '1h'"),
+        "late.keep: not supported yet",
+    );
+    refused(
+        &DNS.replace("offset = \"10s\"", "time_zone = 'Asia/Taipei'"),
+        "window.time_zone: not supported",
+    );
+    refused(
+        &DNS.replace("\"rcode_name\",", "\"upper(rcode_name)\","),
+        "group_by: field name",
+    );
+    refused(
+        &DNS.replace("avg(rtt)", "quantile(rtt, 0.9)"),
+        "function quantile is not supported yet",
+    );
+}
+
+#[test]
+fn a_file_that_is_no_toml_says_where() {
+    refused("name = 'p'\nsources = [", "p.toml: not TOML at line 2");
+}
