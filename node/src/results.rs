@@ -21,7 +21,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -45,7 +45,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_bytes_per_stream: 1 << 30, segment_bytes: 16 << 20 }
+        Self {
+            max_bytes_per_stream: 1 << 30,
+            segment_bytes: 16 << 20,
+        }
     }
 }
 
@@ -104,21 +107,31 @@ impl ResultsLog {
         std::fs::create_dir_all(dir).map_err(ResultsError::io("create", dir))?;
         let marks = Marks::open(dir)?;
         let mut streams = BTreeMap::new();
-        let found = incarnations(dir)?;
-        let ids = found.into_iter().flat_map(|incarnation| {
-            [StreamKind::Rows, StreamKind::DeadLetters]
-                .map(|kind| StreamId { incarnation, kind })
+        let found = incarnations(dir)?.into_iter().flat_map(|incarnation| {
+            [StreamKind::Rows, StreamKind::DeadLetters].map(|kind| StreamId { incarnation, kind })
         });
-        for id in ids.chain(marks.streams()) {
+        // A stream with a mark but without a directory is damage, which loading it tells.
+        let ids: BTreeSet<StreamId> = found.chain(marks.streams()).collect();
+        for id in ids {
             let mark = marks.get(id);
             let stream = Stream::load(id, stream_dir(dir, id), limits.segment_bytes, mark)?;
             if stream.is_begun() {
                 streams.insert(id, Arc::new(stream));
             }
         }
-        let durable = Mutex::new(Durable { marks, failed: false });
-        let inner = Inner { dir: dir.to_path_buf(), limits, streams: RwLock::new(streams), durable };
-        Ok(Self { inner: Arc::new(inner) })
+        let durable = Mutex::new(Durable {
+            marks,
+            failed: false,
+        });
+        let inner = Inner {
+            dir: dir.to_path_buf(),
+            limits,
+            streams: RwLock::new(streams),
+            durable,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Appends rows whose numbers follow each other. Rows that exist are compared instead.
@@ -155,7 +168,8 @@ impl ResultsLog {
     /// Begin, end, digest and size, all of one moment.
     #[must_use]
     pub fn position(&self, stream: StreamId) -> Position {
-        self.stream(stream).map_or_else(Position::default, |stream| stream.position())
+        self.stream(stream)
+            .map_or_else(Position::default, |stream| stream.position())
     }
 
     /// The digest before row `seq`; `None` where the rows held do not tell.
@@ -175,7 +189,11 @@ impl ResultsLog {
     /// # Errors
     /// [`ResultsError::Io`] or [`ResultsError::Corrupt`].
     pub fn reset(&self, id: StreamId, next: Seq, digest: Digest) -> Result<(), ResultsError> {
-        let mut durable = self.inner.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut durable = self
+            .inner
+            .durable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // First of all, or a crash in between would take the rows that are cut here for damage.
         if durable.marks.remove(id) {
             durable.marks.save()?;
@@ -188,7 +206,11 @@ impl ResultsLog {
     /// # Errors
     /// [`ResultsError::Io`]; after that every further call fails too, until the log is opened again.
     pub fn sync(&self) -> Result<(), ResultsError> {
-        let mut durable = self.inner.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut durable = self
+            .inner
+            .durable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if durable.failed {
             let earlier = std::io::Error::other("an earlier sync failed");
             return Err(ResultsError::io("sync", &self.inner.dir)(earlier));
@@ -252,7 +274,11 @@ impl ResultsLog {
         let found = rows.first().map_or(from, |row| row.seq);
         if from < first || found != from {
             let first = self.first_seq(id);
-            return Err(ResultsError::Gone { stream: id, first, asked: from });
+            return Err(ResultsError::Gone {
+                stream: id,
+                first,
+                asked: from,
+            });
         }
         Ok(rows)
     }
@@ -272,7 +298,10 @@ impl ResultsLog {
     ) -> Result<ScanPage, ResultsError> {
         match self.stream(id) {
             Some(stream) => scan::scan(&stream, below, filter, after, limit),
-            None => Ok(ScanPage { rows: Vec::new(), next: None }),
+            None => Ok(ScanPage {
+                rows: Vec::new(),
+                next: None,
+            }),
         }
     }
 
@@ -283,22 +312,35 @@ impl ResultsLog {
     /// [`ResultsError::Io`].
     pub fn retain(&self, id: StreamId, published_below: Seq) -> Result<u64, ResultsError> {
         let max_bytes = self.inner.limits.max_bytes_per_stream;
-        self.stream(id).map_or(Ok(0), |stream| stream.retain(published_below, max_bytes))
+        self.stream(id)
+            .map_or(Ok(0), |stream| stream.retain(published_below, max_bytes))
     }
 
     /// The streams that are held, in order.
     #[must_use]
     pub fn streams(&self) -> Vec<StreamId> {
-        self.all_streams().iter().filter(|it| it.is_begun()).map(|it| it.id()).collect()
+        self.all_streams()
+            .iter()
+            .filter(|it| it.is_begun())
+            .map(|it| it.id())
+            .collect()
     }
 
     fn all_streams(&self) -> Vec<Arc<Stream>> {
-        let streams = self.inner.streams.read().unwrap_or_else(PoisonError::into_inner);
+        let streams = self
+            .inner
+            .streams
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         streams.values().cloned().collect()
     }
 
     fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
-        let streams = self.inner.streams.read().unwrap_or_else(PoisonError::into_inner);
+        let streams = self
+            .inner
+            .streams
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         streams.get(&id).cloned()
     }
 
@@ -306,7 +348,11 @@ impl ResultsLog {
         if let Some(stream) = self.stream(id) {
             return stream;
         }
-        let mut streams = self.inner.streams.write().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self
+            .inner
+            .streams
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let inner = &self.inner;
         let new = || Stream::new(id, stream_dir(&inner.dir, id), inner.limits.segment_bytes);
         Arc::clone(streams.entry(id).or_insert_with(|| Arc::new(new())))
@@ -317,7 +363,13 @@ fn incarnations(dir: &Path) -> Result<Vec<Incarnation>, ResultsError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(ResultsError::io("list", dir))? {
         let entry = entry.map_err(ResultsError::io("list", dir))?;
-        found.extend(entry.file_name().to_str().and_then(|name| name.parse().ok()).map(Incarnation));
+        found.extend(
+            entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+                .map(Incarnation),
+        );
     }
     found.sort();
     Ok(found)

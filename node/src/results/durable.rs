@@ -47,10 +47,18 @@ impl Marks {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(ResultsError::io("read", &path)(error)),
         };
-        let marks = if text.is_empty() { Some(BTreeMap::new()) } else { parse(&text) };
+        let marks = if text.is_empty() {
+            Some(BTreeMap::new())
+        } else {
+            parse(&text)
+        };
         match marks {
             Some(marks) => Ok(Self { path, marks }),
-            None => Err(ResultsError::corrupt(&path, 0, "its checksum or form is not right")),
+            None => Err(ResultsError::corrupt(
+                &path,
+                0,
+                "its checksum or form is not right",
+            )),
         }
     }
 
@@ -75,8 +83,7 @@ impl Marks {
     /// Puts the marks on disk, all or none.
     pub(super) fn save(&self) -> Result<(), ResultsError> {
         let temporary = self.path.with_extension("tmp");
-        let mut file =
-            File::create(&temporary).map_err(ResultsError::io("create", &temporary))?;
+        let mut file = File::create(&temporary).map_err(ResultsError::io("create", &temporary))?;
         file.write_all(render(&self.marks).as_bytes())
             .and_then(|()| file.sync_data())
             .map_err(ResultsError::io("write to", &temporary))?;
@@ -87,12 +94,15 @@ impl Marks {
 
 /// Puts a directory's entries on disk.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), ResultsError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(ResultsError::io("sync", dir))
+    File::open(dir)
+        .and_then(|dir| dir.sync_all())
+        .map_err(ResultsError::io("sync", dir))
 }
 
 /// The directory of a stream below the results directory.
 pub(super) fn stream_dir(dir: &Path, stream: StreamId) -> PathBuf {
-    dir.join(stream.incarnation.0.to_string()).join(kind_name(stream.kind))
+    dir.join(stream.incarnation.0.to_string())
+        .join(kind_name(stream.kind))
 }
 
 fn kind_name(kind: StreamKind) -> &'static str {
@@ -106,7 +116,10 @@ fn render(marks: &BTreeMap<StreamId, Mark>) -> String {
     let mut text = format!("{TITLE}\n");
     for (stream, mark) in marks {
         let (incarnation, kind) = (stream.incarnation.0, kind_name(stream.kind));
-        text.push_str(&format!("{incarnation} {kind} {} {}\n", mark.segment.0, mark.bytes));
+        text.push_str(&format!(
+            "{incarnation} {kind} {} {}\n",
+            mark.segment.0, mark.bytes
+        ));
     }
     let checksum = crc32fast::hash(text.as_bytes());
     text.push_str(&format!("crc32 {checksum:08x}\n"));
@@ -115,7 +128,10 @@ fn render(marks: &BTreeMap<StreamId, Mark>) -> String {
 
 fn parse(text: &str) -> Option<BTreeMap<StreamId, Mark>> {
     let mut marks = BTreeMap::new();
-    let lines = text.lines().skip(1).take_while(|line| !line.starts_with("crc32"));
+    let lines = text
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.starts_with("crc32"));
     for line in lines {
         let mut words = line.split(' ');
         let incarnation = Incarnation(words.next()?.parse().ok()?);

@@ -101,11 +101,19 @@ impl ResultsError {
     /// Makes a function for `map_err` that names the action and the file.
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
     }
 
     pub(super) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> Self {
-        Self::Corrupt { path: path.to_path_buf(), offset, what: what.into() }
+        Self::Corrupt {
+            path: path.to_path_buf(),
+            offset,
+            what: what.into(),
+        }
     }
 }
 

@@ -49,7 +49,10 @@ pub(super) fn scan(
         filter.from.map_or(i64::MIN, |from| from.0),
         filter.to.map_or(i64::MAX, |to| to.0),
     );
-    let mut page = ScanPage { rows: Vec::new(), next: None };
+    let mut page = ScanPage {
+        rows: Vec::new(),
+        next: None,
+    };
     let (mut bytes, mut looked_at) = (0, 0);
     let limit = limit.max(1);
     stream.visit(after, below, span, |view| {
@@ -60,7 +63,10 @@ pub(super) fn scan(
         }
         looked_at += 1;
         let wanted = span.overlaps(view.start.0, view.end.0)
-            && group_matches(view.json.get(view.group.clone()).unwrap_or_default(), &filter.groups);
+            && group_matches(
+                view.json.get(view.group.clone()).unwrap_or_default(),
+                &filter.groups,
+            );
         if wanted {
             bytes += view.json.len();
             page.rows.push(view.to_row());
@@ -78,7 +84,9 @@ fn group_matches(group: &[u8], wanted: &[(String, String)]) -> bool {
         return false;
     };
     wanted.iter().all(|(name, value)| {
-        fields.get(name.as_str()).is_some_and(|field| field_text(field.get()) == value.as_str())
+        fields
+            .get(name.as_str())
+            .is_some_and(|field| field_text(field.get()) == value.as_str())
     })
 }
 

@@ -35,9 +35,15 @@ pub(super) struct Span {
 }
 
 impl Span {
-    const EMPTY: Self = Self { start: i64::MAX, end: i64::MIN };
+    const EMPTY: Self = Self {
+        start: i64::MAX,
+        end: i64::MIN,
+    };
     /// Everything: overlaps each row.
-    pub(super) const ALL: Self = Self { start: i64::MIN, end: i64::MAX };
+    pub(super) const ALL: Self = Self {
+        start: i64::MIN,
+        end: i64::MAX,
+    };
 
     /// Times from `start` on and before `end`.
     pub(super) fn new(start: i64, end: i64) -> Self {
@@ -98,7 +104,11 @@ impl Chunk {
         while at < bytes.len() {
             let Some((view, length)) = record::decode(&bytes[at..]) else {
                 let offset = self.offset + at as u64;
-                return Err(ResultsError::corrupt(&self.path, offset, "a record is not valid"));
+                return Err(ResultsError::corrupt(
+                    &self.path,
+                    offset,
+                    "a record is not valid",
+                ));
             };
             if !visit(view) {
                 break;
@@ -112,7 +122,11 @@ impl Chunk {
 /// What was found in a segment's file.
 pub(super) enum Loaded {
     /// The file is whole, or its tail was cut off (`cut`).
-    Segment { segment: Segment, digest: Digest, cut: bool },
+    Segment {
+        segment: Segment,
+        digest: Digest,
+        cut: bool,
+    },
     /// Not even the header had reached the disk, and nothing relied on it.
     Nothing,
 }
@@ -141,7 +155,8 @@ impl Segment {
             .truncate(true)
             .open(&path)
             .map_err(ResultsError::io("create", &path))?;
-        file.write_all_at(&header(first, base), 0).map_err(ResultsError::io("write to", &path))?;
+        file.write_all_at(&header(first, base), 0)
+            .map_err(ResultsError::io("write to", &path))?;
         Ok(Self::empty(path, file, first, base))
     }
 
@@ -179,7 +194,10 @@ impl Segment {
         while let Some((view, length)) = record::decode(&bytes[at..]) {
             let offset = at as u64;
             if view.seq != segment.next || view.digest != digest.chain(view.json) {
-                let what = format!("a record does not follow the one before, row {}", view.seq.0);
+                let what = format!(
+                    "a record does not follow the one before, row {}",
+                    view.seq.0
+                );
                 return Err(ResultsError::corrupt(&segment.path, offset, what));
             }
             digest = view.digest;
@@ -200,19 +218,32 @@ impl Segment {
             );
             segment.truncate_file()?;
         }
-        Ok(Loaded::Segment { segment, digest, cut })
+        Ok(Loaded::Segment {
+            segment,
+            digest,
+            cut,
+        })
     }
 
     /// Removes what lies behind the last whole record: what a failed write left.
     pub(super) fn truncate_file(&self) -> Result<(), ResultsError> {
-        self.file.set_len(self.len).map_err(ResultsError::io("cut", &self.path))
+        self.file
+            .set_len(self.len)
+            .map_err(ResultsError::io("cut", &self.path))
     }
 
     /// Adds a record of `length` bytes, which is in the file, to what readers see.
     pub(super) fn note(&mut self, seq: Seq, start: i64, end: i64, length: u64) {
-        let full = self.blocks.last().is_none_or(|block| self.len - block.offset >= BLOCK_BYTES);
+        let full = self
+            .blocks
+            .last()
+            .is_none_or(|block| self.len - block.offset >= BLOCK_BYTES);
         if full {
-            self.blocks.push(Block { first: seq, offset: self.len, span: Span::EMPTY });
+            self.blocks.push(Block {
+                first: seq,
+                offset: self.len,
+                span: Span::EMPTY,
+            });
         }
         if let Some(block) = self.blocks.last_mut() {
             block.span.include(start, end);
@@ -227,8 +258,14 @@ impl Segment {
         if from >= self.next || !span.meets(self.span) {
             return None;
         }
-        let at = self.blocks.partition_point(|block| block.first <= from).saturating_sub(1);
-        let found = self.blocks[at..].iter().position(|block| span.meets(block.span))? + at;
+        let at = self
+            .blocks
+            .partition_point(|block| block.first <= from)
+            .saturating_sub(1);
+        let found = self.blocks[at..]
+            .iter()
+            .position(|block| span.meets(block.span))?
+            + at;
         let behind = self.blocks.get(found + 1);
         Some(Chunk {
             path: Arc::clone(&self.path),
@@ -254,7 +291,10 @@ impl Segment {
         let mut short = Self::empty(path, file, self.first, self.base);
         let mut bytes = header(self.first, self.base).to_vec();
         let mut from = self.first;
-        while let Some(chunk) = self.chunk(from, Span::ALL).filter(|chunk| chunk.first < next) {
+        while let Some(chunk) = self
+            .chunk(from, Span::ALL)
+            .filter(|chunk| chunk.first < next)
+        {
             chunk.visit(|view| {
                 if view.seq < next {
                     let row: Row = view.to_row();

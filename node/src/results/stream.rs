@@ -1,6 +1,8 @@
 //! One stream's segments: one appender, many readers. Locks are held for the index alone, never while a file is read or
 //! written, so a slow query cannot hold up the appender.
 
+mod trim;
+
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -42,7 +44,13 @@ pub(super) struct Unsynced {
 impl Stream {
     /// An unbegun stream.
     pub(super) fn new(id: StreamId, dir: PathBuf, segment_bytes: u64) -> Self {
-        Self { id, dir, segment_bytes, writer: Mutex::default(), state: RwLock::default() }
+        Self {
+            id,
+            dir,
+            segment_bytes,
+            writer: Mutex::default(),
+            state: RwLock::default(),
+        }
     }
 
     /// Reads the stream that lies in `dir`.
@@ -56,19 +64,31 @@ impl Stream {
         let mut state = State::default();
         let mut names = segment_files(&stream.dir)?.into_iter();
         for (first, path) in names.by_ref() {
-            let file_bytes =
-                std::fs::metadata(&path).map_err(ResultsError::io("look at", &path))?.len();
+            let file_bytes = std::fs::metadata(&path)
+                .map_err(ResultsError::io("look at", &path))?
+                .len();
             let durable = Mark::covers(mark, first, file_bytes);
             let begun = !state.segments.is_empty();
             if begun && first != state.next {
-                let what = format!("row {} should come first, the file before is gone", state.next.0);
+                let what = format!(
+                    "row {} should come first, the file before is gone",
+                    state.next.0
+                );
                 return Err(ResultsError::corrupt(&path, 0, what));
             }
             let base = state.digest;
             match Segment::load(path.clone(), first, durable)? {
-                Loaded::Segment { segment, digest, cut } => {
+                Loaded::Segment {
+                    segment,
+                    digest,
+                    cut,
+                } => {
                     if begun && segment.base() != base {
-                        return Err(ResultsError::corrupt(&path, 16, "its digest does not follow"));
+                        return Err(ResultsError::corrupt(
+                            &path,
+                            16,
+                            "its digest does not follow",
+                        ));
                     }
                     state.next = segment.next();
                     state.digest = digest;
@@ -88,10 +108,15 @@ impl Stream {
             remove_file(&path)?;
         }
         let held = mark.is_none_or(|mark| {
-            state.segments.iter().any(|segment| segment.first() >= mark.segment)
+            state
+                .segments
+                .iter()
+                .any(|segment| segment.first() >= mark.segment)
         });
         if !held {
-            let path = stream.dir.join(segment::file_name(mark.map_or(state.next, |m| m.segment)));
+            let path = stream
+                .dir
+                .join(segment::file_name(mark.map_or(state.next, |m| m.segment)));
             return Err(ResultsError::corrupt(&path, 0, "the file is gone"));
         }
         *stream.write() = state;
@@ -108,27 +133,45 @@ impl Stream {
         let state = self.read();
         let first = state.segments.first().map_or(state.next, Segment::first);
         let bytes = state.segments.iter().map(Segment::len).sum();
-        Position { first, next: state.next, digest: state.digest, bytes }
+        Position {
+            first,
+            next: state.next,
+            digest: state.digest,
+            bytes,
+        }
     }
 
     /// Appends the rows that are new and compares the others with what is held.
     pub(super) fn append(&self, rows: &[Row]) -> Result<Appended, ResultsError> {
         let _writer = self.lock_writer();
-        let Position { first, next, digest, .. } = self.position();
+        let Position {
+            first,
+            next,
+            digest,
+            ..
+        } = self.position();
         self.check_numbers(rows, next)?;
         let known = rows.partition_point(|row| row.seq < next);
         let gone = rows.partition_point(|row| row.seq < first);
         self.compare(&rows[gone..known])?;
         self.write_rows(&rows[known..], digest)?;
         let compared = (known - gone) as u64;
-        Ok(Appended { written: (rows.len() - known) as u64, compared, gone: gone as u64 })
+        Ok(Appended {
+            written: (rows.len() - known) as u64,
+            compared,
+            gone: gone as u64,
+        })
     }
 
     fn check_numbers(&self, rows: &[Row], next: Seq) -> Result<(), ResultsError> {
         let mut expected = rows.first().map_or(next, |row| row.seq.min(next));
         for row in rows {
             if row.seq != expected {
-                return Err(ResultsError::Gap { stream: self.id, next: expected, offered: row.seq });
+                return Err(ResultsError::Gap {
+                    stream: self.id,
+                    next: expected,
+                    offered: row.seq,
+                });
             }
             expected = Seq(expected.0 + 1);
         }
@@ -142,21 +185,26 @@ impl Stream {
         let mut rest = rows;
         let mut diverged = None;
         let below = Seq(last.seq.0 + 1);
-        self.visit(first.seq, below, Span::ALL, |view| match rest.split_first() {
-            Some((row, behind)) if row.seq == view.seq => {
-                rest = behind;
-                let same = row.json == view.json
-                    && row.digest == view.digest
-                    && row.group == view.group
-                    && (row.start, row.end) == (view.start, view.end);
-                diverged = (!same).then_some(row.seq);
-                same
+        self.visit(first.seq, below, Span::ALL, |view| {
+            match rest.split_first() {
+                Some((row, behind)) if row.seq == view.seq => {
+                    rest = behind;
+                    let same = row.json == view.json
+                        && row.digest == view.digest
+                        && row.group == view.group
+                        && (row.start, row.end) == (view.start, view.end);
+                    diverged = (!same).then_some(row.seq);
+                    same
+                }
+                _ => false,
             }
-            _ => false,
         })?;
         // A row that is not found below `next` is as wrong as one with other bytes.
         match diverged.or(rest.first().map(|row| row.seq)) {
-            Some(seq) => Err(ResultsError::Diverged { stream: self.id, seq }),
+            Some(seq) => Err(ResultsError::Diverged {
+                stream: self.id,
+                seq,
+            }),
             None => Ok(()),
         }
     }
@@ -186,7 +234,12 @@ impl Stream {
         let (stream, seq) = (self.id, row.seq);
         if row.json.len() > MAX_JSON {
             let bytes = row.json.len();
-            return Err(ResultsError::TooLarge { stream, seq, bytes, limit: MAX_JSON });
+            return Err(ResultsError::TooLarge {
+                stream,
+                seq,
+                bytes,
+                limit: MAX_JSON,
+            });
         }
         // A group outside of the row would be cut off as damage after a restart.
         let group_lies_inside = row.json.get(row.group.clone()).is_some();
@@ -199,7 +252,10 @@ impl Stream {
     /// Length of the segment that takes the next row, and whether it has no row; 0 where there is none.
     fn active_len(&self) -> (u64, bool) {
         let state = self.read();
-        state.segments.last().map_or((0, true), |last| (last.len(), last.len() == HEADER as u64))
+        state
+            .segments
+            .last()
+            .map_or((0, true), |last| (last.len(), last.len() == HEADER as u64))
     }
 
     fn begin_segment(&self, first: Seq, base: Digest) -> Result<(), ResultsError> {
@@ -214,9 +270,11 @@ impl Stream {
     /// Writes the encoded `rows` behind the last segment's end, then shows them to readers.
     fn flush(&self, rows: &[Row], bytes: &[u8]) -> Result<(), ResultsError> {
         use std::os::unix::fs::FileExt;
-        let active = self.read().segments.last().map(|last| {
-            (Arc::clone(last.file()), Arc::clone(last.path()), last.len())
-        });
+        let active = self
+            .read()
+            .segments
+            .last()
+            .map(|last| (Arc::clone(last.file()), Arc::clone(last.path()), last.len()));
         let (Some((file, path, end)), Some(last_row)) = (active, rows.last()) else {
             return Ok(());
         };
@@ -265,8 +323,12 @@ impl Stream {
 
     fn chunk(&self, from: Seq, span: Span) -> Option<Chunk> {
         let state = self.read();
-        let at = state.segments.partition_point(|segment| segment.next() <= from);
-        state.segments[at..].iter().find_map(|segment| segment.chunk(from, span))
+        let at = state
+            .segments
+            .partition_point(|segment| segment.next() <= from);
+        state.segments[at..]
+            .iter()
+            .find_map(|segment| segment.chunk(from, span))
     }
 
     /// The digest before row `seq`; `None` where the rows held do not tell.
@@ -291,104 +353,26 @@ impl Stream {
         Ok(found)
     }
 
-    /// Makes `next` the next row, with `digest` before it; see [`super::ResultsLog::reset`].
-    pub(super) fn reset(&self, next: Seq, digest: Digest) -> Result<(), ResultsError> {
-        let _writer = self.lock_writer();
-        if self.is_begun() && self.digest_before(next)? == Some(digest) {
-            return self.cut_at(next, digest);
-        }
-        // From the end on: a crash in between leaves the older rows, without a gap.
-        while let Some(path) = self.last_path() {
-            remove_file(&path)?;
-            self.write().segments.pop();
-        }
-        self.begin_segment(next, digest)
-    }
-
-    fn cut_at(&self, next: Seq, digest: Digest) -> Result<(), ResultsError> {
-        loop {
-            let last = {
-                let state = self.read();
-                state.segments.last().map(|last| (last.first(), last.next(), last.path().clone()))
-            };
-            match last {
-                Some((first, behind, path)) if behind > next => {
-                    let keeps_rows = first < next;
-                    if keeps_rows {
-                        self.shorten_last(next)?;
-                    } else if first == next && self.read().segments.len() == 1 {
-                        return self.replace_all(next, digest);
-                    } else {
-                        remove_file(&path)?;
-                        self.write().segments.pop();
-                    }
-                }
-                _ => break,
-            }
-        }
-        let mut state = self.write();
-        (state.next, state.digest) = (next, digest);
-        Ok(())
-    }
-
-    fn replace_all(&self, next: Seq, digest: Digest) -> Result<(), ResultsError> {
-        if let Some(path) = self.last_path() {
-            // A new file, not a shorter one: readers may be in the midst of the old one.
-            remove_file(&path)?;
-        }
-        self.write().segments.clear();
-        self.begin_segment(next, digest)
-    }
-
-    fn shorten_last(&self, next: Seq) -> Result<(), ResultsError> {
-        let short = {
-            let state = self.read();
-            state.segments.last().map(|last| last.shortened(&self.dir, next)).transpose()?
-        };
-        if let (Some(short), Some(last)) = (short, self.write().segments.last_mut()) {
-            *last = short;
-        }
-        Ok(())
-    }
-
-    fn last_path(&self) -> Option<Arc<PathBuf>> {
-        self.read().segments.last().map(|last| Arc::clone(last.path()))
-    }
-
-    /// Deletes the oldest segments, those wholly below `published_below`, while more than `max_bytes` are held.
-    pub(super) fn retain(&self, published_below: Seq, max_bytes: u64) -> Result<u64, ResultsError> {
-        let _writer = self.lock_writer();
-        let mut removed = 0;
-        loop {
-            let oldest = {
-                let state = self.read();
-                let bytes: u64 = state.segments.iter().map(Segment::len).sum();
-                let may_go = bytes > max_bytes && state.segments.len() > 1;
-                let oldest = state.segments.first().filter(|first| first.next() <= published_below);
-                oldest.filter(|_| may_go).map(|oldest| Arc::clone(oldest.path()))
-            };
-            let Some(path) = oldest else {
-                return Ok(removed);
-            };
-            remove_file(&path)?;
-            self.write().segments.remove(0);
-            removed += 1;
-        }
-    }
-
     /// The files with rows beyond `mark`, and the mark to set once they are on disk.
     pub(super) fn unsynced(&self, mark: Option<Mark>) -> Option<Unsynced> {
         let state = self.read();
         let last = state.segments.last()?;
-        let new_mark = Mark { segment: last.first(), bytes: last.len() };
+        let new_mark = Mark {
+            segment: last.first(),
+            bytes: last.len(),
+        };
         if mark == Some(new_mark) {
             return None;
         }
-        let dirty = state.segments.iter().filter(|segment| {
-            Mark::covers(mark, segment.first(), segment.len()) < segment.len()
-        });
+        let dirty = state
+            .segments
+            .iter()
+            .filter(|segment| Mark::covers(mark, segment.first(), segment.len()) < segment.len());
         let files = dirty.map(|segment| (Arc::clone(segment.path()), Arc::clone(segment.file())));
-        Some(Unsynced { files: files.collect(), mark: new_mark })
+        Some(Unsynced {
+            files: files.collect(),
+            mark: new_mark,
+        })
     }
 
     pub(super) fn dir(&self) -> &Path {
