@@ -11,8 +11,8 @@ use crate::results::error::ResultsError;
 use crate::results::segment::Segment;
 
 impl Stream {
-    /// Makes `next` the next row, with `digest` before it; see [`super::ResultsLog::reset`].
-    pub(super) fn reset(&self, next: Seq, digest: Digest) -> Result<(), ResultsError> {
+    /// Makes `next` the next row, with `digest` before it; see [`crate::results::ResultsLog::reset`].
+    pub(in crate::results) fn reset(&self, next: Seq, digest: Digest) -> Result<(), ResultsError> {
         let _writer = self.lock_writer();
         if self.is_begun() && self.digest_before(next)? == Some(digest) {
             return self.cut_at(next, digest);
@@ -86,7 +86,11 @@ impl Stream {
     }
 
     /// Deletes the oldest segments, those wholly below `published_below`, while more than `max_bytes` are held.
-    pub(super) fn retain(&self, published_below: Seq, max_bytes: u64) -> Result<u64, ResultsError> {
+    pub(in crate::results) fn retain(
+        &self,
+        published_below: Seq,
+        max_bytes: u64,
+    ) -> Result<u64, ResultsError> {
         let _writer = self.lock_writer();
         let mut removed = 0;
         loop {
