@@ -1,1 +1,3 @@
 //! Sources: where records are read.
+
+pub mod kafka;

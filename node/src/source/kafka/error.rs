@@ -1,0 +1,150 @@
+//! What can go wrong with a Kafka source: one variant for each thing that the caller does next.
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+
+/// Why a Kafka source cannot give records.
+///
+/// A broker that is down is not among the errors of [`super::KafkaSource::poll`]: librdkafka reconnects by itself, and
+/// meanwhile there is nothing to read. Only calls that ask the broker something say that it is unreachable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are what the messages name")]
+pub enum KafkaSourceError {
+    /// The configuration names a property that must not be set, or one that librdkafka refuses. Wrong configuration:
+    /// do not retry.
+    #[error("kafka source {topic}: property {name}: {reason}")]
+    Property {
+        topic: String,
+        name: String,
+        reason: String,
+    },
+    /// No broker answered in time. Retry.
+    #[error(
+        "kafka source {topic}: no broker answers at {brokers}: {reason}; check that it runs, and \
+         the address"
+    )]
+    Unreachable {
+        topic: String,
+        brokers: String,
+        reason: String,
+    },
+    /// The broker has no such topic or partition. At the start: wait for it or give up; while reading: stop the feed.
+    #[error(
+        "kafka source {topic}: the broker at {brokers} has no such topic or partition; create it"
+    )]
+    TopicMissing { topic: String, brokers: String },
+    /// The broker does not have the offset (any more): gone by retention, or the log was cut. Stop the feed.
+    #[error(
+        "kafka source {topic}: partition {partition} has no offset {offset}: it is gone by \
+         retention, or the log was cut or made again; nothing was skipped"
+    )]
+    OffsetOutOfRange {
+        topic: String,
+        partition: i32,
+        offset: i64,
+    },
+    /// The log ends before a position that was read already. Stop the feed.
+    #[error(
+        "kafka source {topic}: partition {partition} ends at {end}, but was read up to {position}: \
+         it was cut or made again"
+    )]
+    Truncated {
+        topic: String,
+        partition: i32,
+        position: i64,
+        end: i64,
+    },
+    /// Another topic has the name now; what it holds at an offset is not what was there. Stop the feed.
+    #[error("kafka source {topic}: the topic was deleted and made again ({change})")]
+    TopicRecreated { topic: String, change: String },
+    /// Nothing more will come from this lane. Stop the feed.
+    #[error("kafka source {topic}: partition {partition} at offset {offset}: {reason}")]
+    Fatal {
+        topic: String,
+        partition: i32,
+        offset: i64,
+        reason: String,
+    },
+}
+
+/// Where an error came up: what messages name.
+pub(super) struct Place<'a> {
+    pub(super) topic: &'a str,
+    pub(super) brokers: &'a str,
+    pub(super) partition: i32,
+    pub(super) offset: i64,
+}
+
+impl Place<'_> {
+    /// Tells what a lane's error event means; `None` if librdkafka gets over it by itself.
+    pub(super) fn judge(&self, error: &KafkaError) -> Option<KafkaSourceError> {
+        let topic = self.topic.to_owned();
+        let code = error.rdkafka_error_code();
+        let transient = matches!(
+            code,
+            Some(
+                Code::BrokerTransportFailure
+                    | Code::AllBrokersDown
+                    | Code::Resolve
+                    | Code::OperationTimedOut
+                    | Code::RequestTimedOut
+                    | Code::NetworkException
+                    | Code::NodeUpdate
+                    | Code::LeaderNotAvailable
+                    | Code::NotLeaderForPartition
+                    | Code::BrokerNotAvailable
+                    | Code::ReplicaNotAvailable
+                    | Code::KafkaStorageError
+                    | Code::CoordinatorNotAvailable
+                    | Code::CoordinatorLoadInProgress
+                    | Code::NotCoordinator
+                    | Code::GroupAuthorizationFailed
+            )
+        );
+        match code {
+            // A group id is only there because librdkafka wants one; that it may not be used does not matter.
+            _ if transient => None,
+            Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => {
+                Some(KafkaSourceError::OffsetOutOfRange {
+                    topic,
+                    partition: self.partition,
+                    offset: self.offset,
+                })
+            }
+            Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => {
+                Some(KafkaSourceError::TopicMissing {
+                    topic,
+                    brokers: self.brokers.to_owned(),
+                })
+            }
+            _ => Some(KafkaSourceError::Fatal {
+                topic,
+                partition: self.partition,
+                offset: self.offset,
+                reason: error.to_string(),
+            }),
+        }
+    }
+
+    /// Like [`Self::judge`], where going on is not possible.
+    pub(super) fn judge_lane(&self, error: &KafkaError) -> KafkaSourceError {
+        self.judge(error)
+            .unwrap_or_else(|| KafkaSourceError::Fatal {
+                topic: self.topic.to_owned(),
+                partition: self.partition,
+                offset: self.offset,
+                reason: error.to_string(),
+            })
+    }
+
+    /// Tells what the failure of a call that asks the broker means.
+    pub(super) fn judge_call(&self, error: &KafkaError) -> KafkaSourceError {
+        match self.judge(error) {
+            Some(KafkaSourceError::Fatal { .. }) | None => KafkaSourceError::Unreachable {
+                topic: self.topic.to_owned(),
+                brokers: self.brokers.to_owned(),
+                reason: error.to_string(),
+            },
+            Some(judged) => judged,
+        }
+    }
+}

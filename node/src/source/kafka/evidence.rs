@@ -1,0 +1,193 @@
+//! Asks the broker where quiet lanes end, on a thread and a connection of its own.
+//!
+//! librdkafka says once that a lane is at its end and then nothing, as long as nothing comes: silence after it looks the
+//! same whether there is nothing or the broker is gone. Only an answer that is fresh tells the two apart.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::context::ClientEvents;
+
+/// An answer older than this, from when it was asked, is no evidence.
+const FRESH: Duration = Duration::from_secs(2);
+/// Between two questions.
+const INTERVAL: Duration = Duration::from_millis(300);
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+/// The ends of quiet lanes, as the broker said them.
+pub(super) struct Evidence {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    topic: String,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    lanes: BTreeMap<i32, Watched>,
+    /// Counts assignments: an answer to a question from before the last one is not used.
+    assignment: u64,
+    stopped: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Watched {
+    position: i64,
+    quiet: bool,
+    answer: Option<(i64, Instant)>,
+    cut_at: Option<i64>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Evidence {
+    /// Starts the thread; it ends soon after the value is dropped.
+    pub(super) fn start(
+        consumer: BaseConsumer<ClientEvents>,
+        topic: &str,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            topic: topic.to_owned(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let of_thread = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("kafka-ends".to_owned())
+            .spawn(move || of_thread.ask_for_ever(&consumer))?;
+        Ok(Self { shared })
+    }
+
+    /// Watches these lanes, at these offsets, and no others; what was answered before is forgotten.
+    pub(super) fn assign(&self, lanes: &[(i32, i64)]) {
+        let mut state = self.shared.lock();
+        state.assignment += 1;
+        let watched = |position: i64| Watched {
+            position,
+            quiet: false,
+            answer: None,
+            cut_at: None,
+        };
+        state.lanes = lanes
+            .iter()
+            .map(|&(lane, position)| (lane, watched(position)))
+            .collect();
+    }
+
+    /// Says how far a lane was read, and whether it looks as if it were at its end: only then the broker is asked.
+    /// Gives the end of a log that turned out to be shorter than what had been read of it.
+    pub(super) fn tell(&self, partition: i32, position: i64, quiet: bool) -> Option<i64> {
+        let mut state = self.shared.lock();
+        let lane = state.lanes.get_mut(&partition)?;
+        let woken = quiet && !lane.quiet;
+        lane.position = position;
+        lane.quiet = quiet;
+        let cut_at = lane.cut_at;
+        drop(state);
+        if woken {
+            self.shared.changed.notify_all();
+        }
+        cut_at
+    }
+
+    /// The end of the lane's log, everything appended included, if the broker said so within the last two seconds.
+    pub(super) fn end(&self, partition: i32) -> Option<i64> {
+        let state = self.shared.lock();
+        let (end, asked_at) = state.lanes.get(&partition)?.answer?;
+        (asked_at.elapsed() < FRESH).then_some(end)
+    }
+}
+
+impl Drop for Evidence {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn ask_for_ever(&self, consumer: &BaseConsumer<ClientEvents>) {
+        while let Some((assignment, questions)) = self.next_questions() {
+            let asked_at = Instant::now();
+            if let Some(answers) = self.ask(consumer, &questions) {
+                self.note(assignment, asked_at, &questions, &answers);
+            }
+            // Serves log lines and errors, which would otherwise pile up; a queue that is empty makes it wait.
+            let _ = consumer.poll(INTERVAL);
+        }
+    }
+
+    fn next_questions(&self) -> Option<(u64, Vec<(i32, i64)>)> {
+        let state = self.lock();
+        let idle =
+            |state: &mut State| !state.stopped && !state.lanes.values().any(|lane| lane.quiet);
+        let state = self
+            .changed
+            .wait_while(state, idle)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.stopped {
+            return None;
+        }
+        let quiet = state.lanes.iter().filter(|(_, lane)| lane.quiet);
+        Some((
+            state.assignment,
+            quiet.map(|(id, lane)| (*id, lane.position)).collect(),
+        ))
+    }
+
+    fn ask(
+        &self,
+        consumer: &BaseConsumer<ClientEvents>,
+        questions: &[(i32, i64)],
+    ) -> Option<BTreeMap<i32, i64>> {
+        let mut list = TopicPartitionList::with_capacity(questions.len());
+        for (partition, _) in questions {
+            // As a time to look up, this offset means "after everything".
+            list.add_partition_offset(&self.topic, *partition, Offset::End)
+                .ok()?;
+        }
+        let answers = consumer.offsets_for_times(list, ANSWER_WITHIN).ok()?;
+        let end = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| match (
+            element.error(),
+            element.offset(),
+        ) {
+            (Ok(()), Offset::Offset(end)) => Some((element.partition(), end)),
+            _ => None,
+        };
+        Some(answers.elements().iter().filter_map(end).collect())
+    }
+
+    fn note(
+        &self,
+        assignment: u64,
+        asked_at: Instant,
+        questions: &[(i32, i64)],
+        answers: &BTreeMap<i32, i64>,
+    ) {
+        let mut state = self.lock();
+        if state.assignment != assignment {
+            return;
+        }
+        for (partition, position_when_asked) in questions {
+            let (Some(lane), Some(&end)) = (state.lanes.get_mut(partition), answers.get(partition))
+            else {
+                continue;
+            };
+            lane.answer = Some((end, asked_at));
+            if end < *position_when_asked {
+                lane.cut_at = Some(end);
+            }
+        }
+    }
+}
