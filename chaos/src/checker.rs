@@ -5,6 +5,7 @@
 //! by `seq` are the windows by (end, city): that order is checked too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::row::{Key, SeenRow};
 
@@ -23,7 +24,7 @@ pub struct Copy {
     /// Where they were read: a replica or a topic.
     pub name: String,
     /// The rows that could be read.
-    pub rows: Vec<SeenRow>,
+    pub rows: Vec<Arc<SeenRow>>,
     /// What was read and is no row, or what the reader saw change behind its back: each counts as wrong.
     pub broken: Vec<String>,
 }
@@ -53,6 +54,24 @@ pub struct Verdict {
     pub wrong: usize,
     /// The first faults in words.
     pub notes: Vec<String>,
+}
+
+impl Copy {
+    /// Reads rows' texts; what is no row goes to `broken`.
+    #[must_use]
+    pub fn of_texts(name: &str, texts: &[String]) -> Self {
+        let mut copy = Self {
+            name: name.to_owned(),
+            ..Self::default()
+        };
+        for text in texts {
+            match SeenRow::parse(text) {
+                Ok(row) => copy.rows.push(Arc::new(row)),
+                Err(problem) => copy.broken.push(problem),
+            }
+        }
+        copy
+    }
 }
 
 impl Verdict {
@@ -133,7 +152,11 @@ fn check_rows(expectation: &Expectation, copy: &Copy, findings: &mut Findings) {
             findings.note(|| format!("{name}: {}, but {problem}", row.text));
         }
     }
-    let by_seq: BTreeMap<u64, &SeenRow> = copy.rows.iter().map(|row| (row.seq, row)).collect();
+    let by_seq: BTreeMap<u64, &SeenRow> = copy
+        .rows
+        .iter()
+        .map(|row| (row.seq, row.as_ref()))
+        .collect();
     for (before, after) in by_seq.values().zip(by_seq.values().skip(1)) {
         if before.key > after.key && findings.wrong.insert(after.seq) {
             findings.note(|| format!("{name}: out of order: {}", after.text));

@@ -4,7 +4,13 @@
 //! its HTTP answers and its output topic. So a fault cannot hide by being on both sides.
 
 pub mod checker;
+pub mod cluster;
 pub mod exact;
+pub mod generator;
+pub mod http;
+pub mod kafka;
 pub mod moment;
 pub mod order;
+pub mod report;
 pub mod row;
+pub mod watch;

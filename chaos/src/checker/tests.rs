@@ -36,17 +36,8 @@ const RIGHT: [&str; 3] = [
 ];
 
 fn copy(name: &str, texts: &[&str]) -> Copy {
-    let mut copy = Copy {
-        name: name.into(),
-        ..Copy::default()
-    };
-    for text in texts {
-        match SeenRow::parse(text) {
-            Ok(row) => copy.rows.push(row),
-            Err(problem) => copy.broken.push(problem),
-        }
-    }
-    copy
+    let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
+    Copy::of_texts(name, &texts)
 }
 
 /// `gaps/duplicates/wrong` of one copy with everything demanded.

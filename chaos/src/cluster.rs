@@ -1,0 +1,295 @@
+//! Replica processes of a drill: started, killed, frozen, woken and asked.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::http::{self, ClusterView, PipelineView};
+
+mod config;
+mod ports;
+mod process;
+
+pub use config::Medium;
+
+use config::node_config;
+use ports::free_ports;
+use process::NodeProcess;
+
+/// How long a started cluster may take to answer and to have a leader.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// The `unisono` binary.
+    pub binary: PathBuf,
+    /// Where configs, data and logs go; it must exist.
+    pub dir: PathBuf,
+    /// How many replicas.
+    pub nodes: u16,
+    /// Input and output.
+    pub medium: Medium,
+    /// How often a replica checkpoints, as in its config (`"2s"`); `None`: the default.
+    pub checkpoint_interval: Option<String>,
+}
+
+/// `unisono serve` processes, numbered from 1. All are killed when this is dropped, and end by themselves when this
+/// process dies.
+#[derive(Debug)]
+pub struct Cluster {
+    nodes: BTreeMap<u16, NodeProcess>,
+    client: reqwest::Client,
+}
+
+impl Cluster {
+    /// Writes the configs and starts all nodes.
+    ///
+    /// # Errors
+    /// What could not be written or started.
+    pub fn start(options: &ClusterOptions) -> Result<Self> {
+        let ports = free_ports(usize::from(options.nodes) * 2)?;
+        let (http_ports, raft_ports) = ports.split_at(usize::from(options.nodes));
+        let addresses = |ports: &[u16]| -> BTreeMap<u16, String> {
+            (1..)
+                .zip(ports.iter().map(|port| format!("127.0.0.1:{port}")))
+                .collect()
+        };
+        let (http, raft) = (addresses(http_ports), addresses(raft_ports));
+        let mut nodes = BTreeMap::new();
+        for (&number, address) in &http {
+            let config = options.dir.join(format!("unisono-{number}.toml"));
+            std::fs::write(&config, node_config(options, number, &http, &raft))
+                .with_context(|| format!("cannot write {}", config.display()))?;
+            let log = options.dir.join(format!("node-{number}.log"));
+            let mut node = NodeProcess::new(&options.binary, config, log, address.clone());
+            node.start()?;
+            nodes.insert(number, node);
+        }
+        Ok(Self {
+            nodes,
+            client: http::client()?,
+        })
+    }
+
+    fn node(&mut self, number: u16) -> Result<&mut NodeProcess> {
+        self.nodes
+            .get_mut(&number)
+            .with_context(|| format!("there is no node {number}"))
+    }
+
+    /// All nodes' HTTP addresses by number.
+    #[must_use]
+    pub fn addresses(&self) -> BTreeMap<u16, String> {
+        self.nodes
+            .iter()
+            .map(|(&number, node)| (number, node.address().to_owned()))
+            .collect()
+    }
+
+    /// Where a node writes what it logs.
+    #[must_use]
+    pub fn log(&self, number: u16) -> Option<&Path> {
+        self.nodes.get(&number).map(NodeProcess::log)
+    }
+
+    /// Whether a node was started and neither killed nor ended since; a frozen one is running.
+    pub fn is_running(&mut self, number: u16) -> bool {
+        self.nodes
+            .get_mut(&number)
+            .is_some_and(NodeProcess::is_running)
+    }
+
+    /// SIGKILL; returns when the process is gone.
+    ///
+    /// # Errors
+    /// There is no such node, or it does not run.
+    pub fn kill(&mut self, number: u16) -> Result<()> {
+        self.node(number)?.kill()
+    }
+
+    /// SIGKILL to every node, all before the first is waited for.
+    ///
+    /// # Errors
+    /// A node could not be killed.
+    pub fn kill_all(&mut self) -> Result<()> {
+        for node in self.nodes.values_mut() {
+            node.send_kill()?;
+        }
+        self.nodes.values_mut().try_for_each(NodeProcess::kill)
+    }
+
+    /// SIGSTOP: the node is frozen, its connections stay open.
+    ///
+    /// # Errors
+    /// There is no such node, or it does not run.
+    pub fn stop(&mut self, number: u16) -> Result<()> {
+        self.node(number)?.signal(rustix::process::Signal::STOP)
+    }
+
+    /// SIGCONT to a frozen node.
+    ///
+    /// # Errors
+    /// There is no such node, or it does not run.
+    pub fn cont(&mut self, number: u16) -> Result<()> {
+        self.node(number)?.signal(rustix::process::Signal::CONT)
+    }
+
+    /// SIGTERM, as for a planned stop; returns when the process has ended by itself.
+    ///
+    /// # Errors
+    /// It has not ended within 20 seconds.
+    pub async fn terminate(&mut self, number: u16) -> Result<()> {
+        let node = self.node(number)?;
+        node.signal(rustix::process::Signal::TERM)?;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while node.is_running() {
+            if Instant::now() > deadline {
+                bail!("node {number} has not ended 20 s after SIGTERM");
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        node.forget_ended();
+        Ok(())
+    }
+
+    /// Starts a node again on its own data.
+    ///
+    /// # Errors
+    /// It runs already, or could not be started.
+    pub fn restart(&mut self, number: u16) -> Result<()> {
+        self.node(number)?.start()
+    }
+
+    /// Starts every node that does not run.
+    ///
+    /// # Errors
+    /// One could not be started.
+    pub fn restart_all(&mut self) -> Result<()> {
+        let stopped = self
+            .nodes
+            .values_mut()
+            .filter_map(|node| (!node.is_running()).then_some(node));
+        stopped.into_iter().try_for_each(NodeProcess::start)
+    }
+
+    /// Fails if a node has ended without being told to: with the end of its log.
+    ///
+    /// # Errors
+    /// Which node, with which status, and the last lines that it logged.
+    pub fn ensure_none_crashed(&mut self) -> Result<()> {
+        for (number, node) in &mut self.nodes {
+            if let Some(status) = node.crashed() {
+                let log = node.log().display().to_string();
+                bail!(
+                    "node {number} ended by itself ({status}), see {log}:\n{}",
+                    node.log_end()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// How a node sees the cluster; `None` where it does not answer.
+    pub async fn view(&self, number: u16) -> Option<ClusterView> {
+        http::cluster_view(&self.client, self.nodes.get(&number)?.address())
+            .await
+            .ok()
+    }
+
+    /// How far a node's pipeline has come; `None` where it does not answer.
+    pub async fn pipeline(&self, number: u16) -> Option<PipelineView> {
+        http::pipeline_view(&self.client, self.nodes.get(&number)?.address())
+            .await
+            .ok()
+    }
+
+    /// The node that takes itself for the leader, of the highest term where there are two.
+    ///
+    /// A follower's word would not do: for a while after a leader's death it still names the dead one.
+    pub async fn leader(&self) -> Option<u16> {
+        let mut found: Option<ClusterView> = None;
+        for &number in self.nodes.keys() {
+            let Some(view) = self.view(number).await else {
+                continue;
+            };
+            let newer = found.as_ref().is_none_or(|other| other.term < view.term);
+            if view.role == "leader" && newer {
+                found = Some(view);
+            }
+        }
+        found.map(|view| view.node)
+    }
+
+    /// Waits until there is a leader.
+    ///
+    /// # Errors
+    /// A node crashed, or there is no leader within a minute.
+    pub async fn wait_leader(&mut self) -> Result<u16> {
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            if let Some(leader) = self.leader().await {
+                return Ok(leader);
+            }
+            self.ensure_none_crashed()?;
+            if Instant::now() > deadline {
+                bail!(
+                    "no node leads after {READY_WITHIN:?}; {}",
+                    self.describe_logs()
+                );
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
+
+    /// Waits until every running node knows a leader and has come as far as the furthest was when it was asked.
+    ///
+    /// # Errors
+    /// A node crashed, or does not get there within a minute.
+    pub async fn wait_ready(&mut self) -> Result<()> {
+        self.wait_leader().await?;
+        let deadline = Instant::now() + READY_WITHIN;
+        let numbers: Vec<u16> = self.nodes.keys().copied().collect();
+        let mut target = 0;
+        for &number in &numbers {
+            target = target.max(self.pipeline(number).await.map_or(0, |view| view.next_seq));
+        }
+        for number in numbers {
+            while self.is_running(number) && !self.is_ready(number, target).await {
+                self.ensure_none_crashed()?;
+                if Instant::now() > deadline {
+                    let logs = self.describe_logs();
+                    bail!("node {number} has not come to row {target} in {READY_WITHIN:?}; {logs}");
+                }
+                tokio::time::sleep(ASK_EVERY).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_ready(&self, number: u16, target: u64) -> bool {
+        let follows = self
+            .view(number)
+            .await
+            .is_some_and(|view| view.leader.is_some());
+        follows
+            && self
+                .pipeline(number)
+                .await
+                .is_some_and(|view| view.next_seq >= target)
+    }
+
+    fn describe_logs(&self) -> String {
+        let ends = self.nodes.iter().map(|(number, node)| {
+            format!(
+                "node {number}, {}:\n{}",
+                node.log().display(),
+                node.log_end()
+            )
+        });
+        ends.collect::<Vec<_>>().join("\n")
+    }
+}
