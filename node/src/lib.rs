@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod config;
 pub mod decode;
+pub mod fetch;
 pub mod results;
 pub mod sink;
 pub mod source;

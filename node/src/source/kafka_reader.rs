@@ -1,0 +1,124 @@
+//! A topic as a source: a lane for each partition.
+
+use std::time::Duration;
+
+use super::kafka::{KafkaSource, KafkaSourceConfig, KafkaSourceError};
+use super::{RawRecord, SourceError, SourceReader};
+use crate::config::{self, StartAt};
+
+/// How long a question to the broker may take.
+const ASK: Duration = Duration::from_secs(2);
+/// Records of one poll; bytes are the caller's limit.
+const POLL_RECORDS: usize = 1000;
+
+pub(super) struct KafkaReader {
+    source: KafkaSource,
+    start: StartAt,
+    lanes: Vec<OpenLane>,
+    /// Lanes were opened since the last assignment.
+    stale: bool,
+}
+
+struct OpenLane {
+    partition: i32,
+    /// Where reading goes on if the assignment is made again.
+    next: i64,
+}
+
+impl KafkaReader {
+    pub(super) fn connect(config: &config::KafkaSource) -> Result<Self, SourceError> {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let source = KafkaSource::connect(&KafkaSourceConfig {
+            brokers: config.brokers.clone(),
+            topic: config.topic.clone(),
+            properties: config.properties.iter().map(owned).collect(),
+        });
+        Ok(Self {
+            source: source.map_err(|error| judge(0, error))?,
+            start: config.start,
+            lanes: Vec::new(),
+            stale: false,
+        })
+    }
+}
+
+impl SourceReader for KafkaReader {
+    fn lanes(&mut self) -> Result<Vec<String>, SourceError> {
+        let partitions = self.source.partitions(ASK).map_err(unavailable)?;
+        Ok(partitions.iter().map(ToString::to_string).collect())
+    }
+
+    fn start(&mut self, lane: &str) -> Result<i64, SourceError> {
+        let (low, end) = self.source.bounds(partition(lane)?, ASK).map_err(unavailable)?;
+        Ok(match self.start {
+            StartAt::Earliest => low,
+            StartAt::Latest => end,
+        })
+    }
+
+    fn open(&mut self, lane: &str, offset: i64) -> Result<usize, SourceError> {
+        self.lanes.push(OpenLane { partition: partition(lane)?, next: offset });
+        self.stale = true;
+        Ok(self.lanes.len() - 1)
+    }
+
+    fn poll(
+        &mut self,
+        lane: usize,
+        max_bytes: usize,
+        on_record: &mut dyn FnMut(RawRecord<'_>),
+    ) -> Result<usize, SourceError> {
+        if self.stale {
+            let positions: Vec<_> =
+                self.lanes.iter().map(|lane| (lane.partition, lane.next)).collect();
+            self.source.assign(&positions).map_err(|error| judge(positions[lane].0, error))?;
+            self.stale = false;
+        }
+        let OpenLane { partition, next } = &mut self.lanes[lane];
+        let read = self.source.poll(*partition, POLL_RECORDS, max_bytes, &mut |record| {
+            *next = record.offset + 1;
+            on_record(RawRecord {
+                offset: record.offset,
+                next: record.offset + 1,
+                append_time_ms: record.append_time,
+                payload: record.payload,
+            });
+        });
+        read.map_err(|error| judge(*partition, error))
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        self.source.wait(timeout);
+    }
+
+    fn at_end(&mut self, lane: usize) -> Option<i64> {
+        self.source.at_end(self.lanes.get(lane)?.partition)
+    }
+}
+
+fn partition(lane: &str) -> Result<i32, SourceError> {
+    lane.parse().map_err(|_| SourceError::Lane {
+        lane: lane.to_owned(),
+        message: "is not a partition's number".to_owned(),
+    })
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
+fn unavailable(error: KafkaSourceError) -> SourceError {
+    SourceError::Unavailable(error.to_string())
+}
+
+fn judge(partition: i32, error: KafkaSourceError) -> SourceError {
+    match error {
+        KafkaSourceError::Property { .. } | KafkaSourceError::Unreachable { .. } => {
+            unavailable(error)
+        }
+        KafkaSourceError::TopicMissing { .. }
+        | KafkaSourceError::OffsetOutOfRange { .. }
+        | KafkaSourceError::Truncated { .. }
+        | KafkaSourceError::TopicRecreated { .. }
+        | KafkaSourceError::Fatal { .. } => {
+            SourceError::Lane { lane: partition.to_string(), message: error.to_string() }
+        }
+    }
+}
