@@ -1,0 +1,191 @@
+//! What the routes answer in JSON. Names here are a promise to users; fields may be added, never renamed.
+//!
+//! Times are RFC 3339 text in UTC, and `null` where there is none yet: a watermark before the first event is not 1970.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The answer of `/v1/pipelines`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Pipelines {
+    /// All pipelines, by name.
+    pub pipelines: Vec<PipelineInfo>,
+}
+
+/// One pipeline as this replica sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PipelineInfo {
+    /// Its name; can be used again after a deletion.
+    pub name: String,
+    /// The log index of its creation; never used again.
+    pub incarnation: u64,
+    /// The names of its sources.
+    pub sources: Vec<String>,
+    /// The name of its sink.
+    pub sink: String,
+    /// Its windows.
+    pub window: WindowInfo,
+    /// The fields that a query can filter by, in the order of the definition.
+    pub group_fields: Vec<String>,
+    /// The number of the next row that is computed.
+    pub next_seq: u64,
+    /// The published frontier: the next row to publish; `null` before anything was published.
+    pub published: Option<u64>,
+    /// The running hash over all rows below `next_seq`, 32 hex digits.
+    pub digest: String,
+    /// How far event time has come.
+    pub watermark: Option<String>,
+    /// The end of the last window that was closed.
+    pub closed_through: Option<String>,
+    /// Windows that hold records and are not closed, each group counted.
+    pub open_windows: u64,
+    /// What was counted since the pipeline's creation: records taken in, late, dead letters by reason.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The shape of a pipeline's windows, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowInfo {
+    /// The length of a window.
+    pub size_ms: i64,
+    /// The distance between two windows' starts; equal to the size where windows do not overlap.
+    pub slide_ms: i64,
+}
+
+/// The answer of `/v1/cluster`: the cluster as this node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClusterInfo {
+    /// The node that answers.
+    pub node: u64,
+    /// All members.
+    pub nodes: Vec<NodeInfo>,
+    /// The Raft term.
+    pub term: u64,
+    /// The node that leads; `null` while none is known.
+    pub leader: Option<u64>,
+    /// The last tick this node has applied; `null` before the first.
+    pub tick: Option<u64>,
+    /// The agreed time of that tick.
+    pub agreed_time: Option<String>,
+    /// Every lane with its position.
+    pub lanes: Vec<LaneInfo>,
+    /// The published frontier of each pipeline.
+    pub frontier: BTreeMap<String, Option<u64>>,
+    /// Every feed and whether it runs.
+    pub feeds: Vec<FeedInfo>,
+    /// This node's last checkpoint; `null` before the first.
+    pub checkpoint: Option<CheckpointInfo>,
+}
+
+/// One member of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    /// Its number.
+    pub id: u64,
+    /// Where its HTTP interface is, as given in the config.
+    pub address: String,
+    /// What it does now.
+    pub role: Role,
+    /// Whether its vote counts.
+    pub voter: bool,
+    /// Log entries that it lacks, as the leader knows; `null` where this node cannot know.
+    pub lag: Option<u64>,
+}
+
+/// What a member does now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Proposes ticks and publishes.
+    Leader,
+    /// Computes the same and stands by.
+    Follower,
+    /// Asks for votes.
+    Candidate,
+    /// Catches up; has no vote.
+    Learner,
+    /// Only votes.
+    Witness,
+    /// Not known to the node that answers.
+    #[default]
+    Unknown,
+}
+
+/// One partition or file of a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneInfo {
+    /// The feed that reads it.
+    pub feed: String,
+    /// Its source.
+    pub source: String,
+    /// The partition's number or the file's name.
+    pub lane: String,
+    /// The next offset to take in.
+    pub position: i64,
+    /// The end of the lane as last heard; `null` where it is not known.
+    pub end: Option<i64>,
+    /// `end` minus `position`: records of a Kafka partition (with holes), bytes of a file.
+    pub lag: Option<i64>,
+    /// How far its event time has come.
+    pub watermark: Option<String>,
+}
+
+/// A set of lanes read together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedInfo {
+    /// Its name.
+    pub name: String,
+    /// Whether it runs.
+    #[serde(flatten)]
+    pub state: FeedState,
+}
+
+/// Whether a feed runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum FeedState {
+    /// It takes in ticks.
+    Running,
+    /// It stopped and takes in nothing more until someone acts.
+    Stopped {
+        /// What happened, where, and what to do.
+        error: String,
+    },
+}
+
+/// A checkpoint on disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointInfo {
+    /// The last tick in it.
+    pub tick: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// The answer of `/readyz`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// Whether this node serves.
+    pub ready: bool,
+    /// Why not; empty when ready.
+    pub reasons: Vec<String>,
+}
+
+/// The answer to a request that failed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What failed.
+    pub error: ErrorDetail,
+}
+
+/// What failed, for programs (`code`) and people (the others).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDetail {
+    /// A constant word.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
