@@ -8,6 +8,7 @@ mod cluster;
 mod endpoint;
 mod fields;
 mod glob;
+mod kind;
 mod name;
 mod node;
 mod pipeline;
@@ -24,6 +25,7 @@ pub use endpoint::{
 };
 pub use fields::{FieldPath, FieldPathError, FieldSet, remap};
 pub use glob::matches_pattern;
+pub use kind::FileKind;
 pub use node::NodeConfig;
 pub use pipeline::{BUILTIN_SINK, PipelineDefinition};
 pub use problem::{ConfigErrors, ConfigProblem};

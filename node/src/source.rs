@@ -74,7 +74,6 @@ pub trait SourceReader: Send {
     fn at_end(&mut self, lane: usize) -> Option<i64>;
 }
 
-pub mod files;
 
 /// Opens what reads a source. Does not wait for it to be in reach.
 ///

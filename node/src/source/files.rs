@@ -1,0 +1,227 @@
+//! Append-only NDJSON files as lanes: a lane for each file, an offset is the byte position of a line's start.
+//!
+//! Only complete lines are given: one without its newline is still being written. What was read once must stay as it
+//! was; a file that was cut short or replaced is an error, never a silent jump.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::config::matches_pattern;
+
+mod lines;
+
+pub use lines::{FileChunk, FileLine, LineSplitter, MAX_LINE};
+
+/// Bytes of one read.
+const BLOCK: usize = 256 << 10;
+
+/// Why a lane cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileLaneError {
+    /// The file cannot be opened, listed or read. Try again later, and tell the operator.
+    #[error("cannot read {path}: {error}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The file is shorter than what was read of it. Stop the feed.
+    #[error(
+        "{path} was cut short: {size} bytes, but {position} were read; files must only grow, \
+         restore it or start over with a new pipeline"
+    )]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// Its bytes now.
+        size: u64,
+        /// Bytes that were read of it.
+        position: u64,
+    },
+    /// Another file stands under the name, or none. Stop the feed.
+    #[error(
+        "{path} was removed or replaced by another file after {position} bytes were read; files must \
+         only grow, give new files new names"
+    )]
+    Rotated {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that were read of it.
+        position: u64,
+    },
+    /// The offset lies within a line, so the file is not the one that was read before. Stop the feed.
+    #[error(
+        "{path} has no line that starts at byte {offset}: it is not the file that was read before"
+    )]
+    NotALineStart {
+        /// The file.
+        path: PathBuf,
+        /// Where reading should have gone on.
+        offset: u64,
+    },
+}
+
+/// One file, read from a position on.
+#[derive(Debug)]
+pub struct FileLane {
+    path: PathBuf,
+    file: File,
+    /// Device and inode: which file it is, whatever its name.
+    identity: (u64, u64),
+    splitter: LineSplitter,
+    block: Vec<u8>,
+    at_end: bool,
+}
+
+impl FileLane {
+    /// Opens the file at `path` to read from `from_offset` on, which is 0 or the end of a line.
+    ///
+    /// # Errors
+    /// The file cannot be read, is shorter than that, or has no line that starts there.
+    pub fn open(path: &Path, from_offset: u64) -> Result<Self, FileLaneError> {
+        let failed = |error| FileLaneError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let mut file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        if metadata.len() < from_offset {
+            let (path, size) = (path.to_owned(), metadata.len());
+            return Err(FileLaneError::Truncated {
+                path,
+                size,
+                position: from_offset,
+            });
+        }
+        if let Some(before) = from_offset.checked_sub(1) {
+            let mut byte = [0];
+            file.seek(SeekFrom::Start(before)).map_err(failed)?;
+            file.read_exact(&mut byte).map_err(failed)?;
+            if byte != *b"\n" {
+                return Err(FileLaneError::NotALineStart {
+                    path: path.to_owned(),
+                    offset: from_offset,
+                });
+            }
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            identity: (metadata.dev(), metadata.ino()),
+            splitter: LineSplitter::new(from_offset),
+            block: vec![0; BLOCK],
+            at_end: false,
+        })
+    }
+
+    /// Reads on until about `max_bytes` of complete lines are there, or the file ends. An empty chunk means that
+    /// there is no complete line beyond the last one.
+    ///
+    /// # Errors
+    /// The file cannot be read, was cut short, or was replaced.
+    pub fn read(&mut self, max_bytes: usize) -> Result<FileChunk, FileLaneError> {
+        let mut chunk = FileChunk::default();
+        self.at_end = false;
+        while chunk.byte_len() < max_bytes {
+            let wanted = (max_bytes - chunk.byte_len()).clamp(1, BLOCK);
+            match self.file.read(&mut self.block[..wanted]) {
+                Ok(0) => {
+                    self.check_end()?;
+                    self.at_end = true;
+                    break;
+                }
+                Ok(count) => self.splitter.feed(&self.block[..count], &mut chunk),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(FileLaneError::Io {
+                        path: self.path.clone(),
+                        error,
+                    });
+                }
+            }
+        }
+        Ok(chunk)
+    }
+
+    /// The unfinished last line, as if it were complete: for files that nobody writes any more.
+    #[must_use]
+    pub fn finish(&mut self) -> FileChunk {
+        let mut chunk = FileChunk::default();
+        self.splitter.finish(&mut chunk);
+        chunk
+    }
+
+    /// Whether the last [`FileLane::read`] came to the file's end.
+    #[must_use]
+    pub fn at_end(&self) -> bool {
+        self.at_end
+    }
+
+    /// Where the first line starts that was not given yet.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.splitter.position()
+    }
+
+    /// The file's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// At the end of what can be read: is it still the same file, and as long as it was?
+    fn check_end(&self) -> Result<(), FileLaneError> {
+        let failed = |error| FileLaneError::Io {
+            path: self.path.clone(),
+            error,
+        };
+        let position = self.splitter.read_to();
+        let size = self.file.metadata().map_err(failed)?.len();
+        if size < position {
+            return Err(FileLaneError::Truncated {
+                path: self.path.clone(),
+                size,
+                position,
+            });
+        }
+        match std::fs::metadata(&self.path) {
+            Ok(named) if (named.dev(), named.ino()) == self.identity => Ok(()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            Ok(_) | Err(_) => Err(FileLaneError::Rotated {
+                path: self.path.clone(),
+                position,
+            }),
+        }
+    }
+}
+
+/// The files in `dir` whose names match `pattern`, ordered by name.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn list_files(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, FileLaneError> {
+    let failed = |error| FileLaneError::Io {
+        path: dir.to_owned(),
+        error,
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if matches_pattern(pattern, &name.to_string_lossy()) && entry.path().is_file() {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests;
