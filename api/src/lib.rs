@@ -12,6 +12,8 @@ mod query;
 mod router;
 mod routes;
 mod service;
+#[cfg(test)]
+mod tests;
 
 pub use prometheus::{Metric, MetricKind};
 pub use query::{DEFAULT_LIMIT, MAX_LIMIT};

@@ -1,0 +1,6 @@
+#![allow(clippy::unwrap_used)]
+//! Every route through real HTTP on a port of this machine.
+
+mod client;
+mod node;
+mod routes;
