@@ -105,6 +105,12 @@ impl Generator {
         self.produced.load(Ordering::Relaxed)
     }
 
+    /// The count of orders written, as it grows.
+    #[must_use]
+    pub fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.produced)
+    }
+
     /// Ends the input and returns how many orders it has.
     ///
     /// # Errors

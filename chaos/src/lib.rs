@@ -6,6 +6,7 @@
 pub mod checker;
 pub mod cluster;
 pub mod exact;
+pub mod folder;
 pub mod generator;
 pub mod http;
 pub mod kafka;
@@ -13,4 +14,6 @@ pub mod moment;
 pub mod order;
 pub mod report;
 pub mod row;
+pub mod run;
+pub mod stage;
 pub mod watch;

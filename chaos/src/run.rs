@@ -1,0 +1,286 @@
+//! The demo's course: orders flow, leaders are killed one after the other, and the progress is there to be shown.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::checker::Verdict;
+use crate::http::{self, ClusterView};
+use crate::report::Report;
+use crate::stage::{LiveChecker, Sight, Stage, StageOptions};
+use crate::watch::Picture;
+
+/// How long a killed replica stays down.
+const DOWN_FOR: Duration = Duration::from_millis(1_500);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const STEP: Duration = Duration::from_millis(20);
+/// No kill so close before the end of the orders: a row of a later window shows the succession.
+const MARGIN: Duration = Duration::from_millis(1_000);
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+const EVENTS: usize = 50;
+
+/// What the demo does.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// What it runs on.
+    pub stage: StageOptions,
+    /// How long orders flow.
+    pub duration: Duration,
+    /// From one kill to the next; `None`: nobody is killed.
+    pub kill_every: Option<Duration>,
+}
+
+/// What a replica is doing, as far as one can see from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// It answers: its role and its term.
+    Up {
+        /// `leader`, `follower`, `candidate` or `learner`.
+        role: String,
+        /// The Raft term.
+        term: u64,
+    },
+    /// Its process runs and does not answer (yet).
+    Silent,
+    /// Its process was killed.
+    Killed,
+}
+
+/// A moment of the run.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// What is going on, in a few words.
+    pub phase: &'static str,
+    /// Since the orders began to flow.
+    pub elapsed: Duration,
+    /// Every replica's state by number.
+    pub nodes: BTreeMap<u16, NodeState>,
+    /// How long each succession took; one for each kill.
+    pub takeovers: Vec<Duration>,
+    /// What the checker found so far.
+    pub verdict: Verdict,
+    /// Orders written so far.
+    pub orders: u64,
+    /// The curve and the newest rows.
+    pub picture: Picture,
+    /// The time on the orders' clock, in milliseconds since 1970.
+    pub now_ms: i64,
+    /// What happened, with the time since the start, the newest last; numbered from the first.
+    pub events: VecDeque<(u64, Duration, String)>,
+    /// When leaders were killed, on the orders' clock.
+    pub kill_times: Vec<i64>,
+    /// Nodes whose process was killed and not started again yet.
+    pub killed: BTreeSet<u16>,
+    events_count: u64,
+}
+
+/// Shows the run to a view.
+pub type SharedProgress = Arc<Mutex<Progress>>;
+
+/// A copy of the current progress.
+#[must_use]
+pub fn snapshot(progress: &SharedProgress) -> Progress {
+    progress
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// Runs the whole demo. It ends early, with a verdict, when `stop` becomes true.
+///
+/// # Errors
+/// What could not be started, a replica that crashed, or a leader that nobody succeeded within 30 seconds.
+pub async fn run(
+    options: &RunOptions,
+    progress: &SharedProgress,
+    stop: watch::Receiver<bool>,
+) -> Result<Report> {
+    let mut run = Run {
+        progress: Arc::clone(progress),
+        stop,
+        started: Instant::now(),
+    };
+    run.update(|progress| progress.phase = "starting three replicas");
+    let stage = Stage::start(&options.stage).await?;
+    run.started = Instant::now();
+    run.event("three replicas are up, orders are flowing".into());
+    run.update(|progress| progress.phase = "running");
+    let mut drive = Drive {
+        stage,
+        checker: None,
+        down: None,
+        next_check: Instant::now(),
+    };
+    let outcome = run.drive(options, &mut drive).await;
+    outcome?;
+    run.update(|progress| progress.phase = "waiting for the last windows, then comparing all");
+    run.event("the orders have ended; comparing all rows with the input".into());
+    let report = drive.stage.finish().await?;
+    run.update(|progress| progress.verdict = report.verdict.clone());
+    Ok(report)
+}
+
+struct Run {
+    progress: SharedProgress,
+    stop: watch::Receiver<bool>,
+    started: Instant,
+}
+
+struct Drive {
+    stage: Stage,
+    /// `None` while a check is under way.
+    checker: Option<LiveChecker>,
+    /// The killed node, and when it is to be started again.
+    down: Option<(u16, Instant)>,
+    next_check: Instant,
+}
+
+impl Run {
+    fn update(&self, change: impl FnOnce(&mut Progress)) {
+        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn event(&self, text: String) {
+        let elapsed = self.started.elapsed();
+        self.update(|progress| {
+            progress
+                .events
+                .push_back((progress.events_count, elapsed, text));
+            progress.events_count += 1;
+            while progress.events.len() > EVENTS {
+                progress.events.pop_front();
+            }
+        });
+    }
+
+    async fn drive(&self, options: &RunOptions, drive: &mut Drive) -> Result<()> {
+        drive.checker = Some(drive.stage.live_checker()?);
+        let end = self.started + options.duration;
+        let mut next_kill = options.kill_every.map(|every| self.started + every);
+        while Instant::now() < end && !*self.stop.borrow() {
+            drive.stage.cluster.ensure_none_crashed()?;
+            self.restart_when_due(drive).await?;
+            // A kill in the last moment would not leave time to see its succession.
+            let due = next_kill.filter(|&at| at <= Instant::now() && at + MARGIN < end);
+            if due.is_some() && drive.down.is_none() {
+                self.kill_leader(drive).await?;
+                next_kill = options
+                    .kill_every
+                    .and_then(|every| Some(next_kill? + every));
+            }
+            if drive.next_check <= Instant::now() {
+                self.check_live(drive).await?;
+                drive.next_check = Instant::now() + CHECK_EVERY;
+            }
+            tokio::time::sleep(STEP).await;
+        }
+        Ok(())
+    }
+
+    async fn kill_leader(&self, drive: &mut Drive) -> Result<()> {
+        let leader = drive.stage.cluster.wait_leader().await?;
+        let now_ms = drive.stage.sight().now_ms();
+        self.update(|progress| {
+            progress.killed.insert(leader);
+            progress.kill_times.push(now_ms);
+        });
+        let takeover = drive.stage.kill_timed(leader).await?;
+        let millis = takeover.time.as_millis();
+        self.event(format!(
+            "killed the leader, replica {leader}: next row after {millis} ms"
+        ));
+        let takeovers = drive.stage.takeovers().to_vec();
+        self.update(|progress| progress.takeovers = takeovers);
+        drive.down = Some((leader, Instant::now() + DOWN_FOR));
+        Ok(())
+    }
+
+    /// The node counts as down until it has caught up: with two down of three there is no majority.
+    async fn restart_when_due(&self, drive: &mut Drive) -> Result<()> {
+        let Some((number, at)) = drive.down else {
+            return Ok(());
+        };
+        if at > Instant::now() {
+            return Ok(());
+        }
+        drive.stage.cluster.restart(number)?;
+        self.update(|progress| {
+            progress.killed.remove(&number);
+        });
+        let starting = Instant::now();
+        drive.stage.cluster.wait_ready().await?;
+        let millis = starting.elapsed().as_millis();
+        self.event(format!(
+            "replica {number} is back and has caught up after {millis} ms"
+        ));
+        drive.down = None;
+        Ok(())
+    }
+
+    async fn check_live(&self, drive: &mut Drive) -> Result<()> {
+        let Some(mut checker) = drive.checker.take() else {
+            return Ok(());
+        };
+        let copies = drive.stage.copies();
+        let checked = tokio::task::spawn_blocking(move || {
+            let verdict = checker.check(&copies);
+            (checker, verdict)
+        });
+        let (checker, verdict) = checked.await.context("the checker panicked")?;
+        drive.checker = Some(checker);
+        let verdict = verdict?;
+        self.update(|progress| progress.verdict = verdict);
+        Ok(())
+    }
+}
+
+/// Ends the looking when the run ends, in whatever way.
+struct EndsWithRun(JoinHandle<()>);
+
+impl Drop for EndsWithRun {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Keeps the view fresh, also while the run waits for a succession.
+async fn look(
+    progress: SharedProgress,
+    sight: Sight,
+    addresses: BTreeMap<u16, String>,
+    client: reqwest::Client,
+    started: Instant,
+) {
+    loop {
+        let mut views = BTreeMap::new();
+        for (&number, address) in &addresses {
+            let asked = http::cluster_view(&client, address);
+            // A frozen replica must not hold up the view.
+            let view = tokio::time::timeout(LOOK_EVERY, asked).await;
+            views.insert(number, view.ok().and_then(Result::ok));
+        }
+        let (orders, picture, now_ms) = (sight.orders(), sight.picture(), sight.now_ms());
+        let mut shown = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let killed = shown.killed.clone();
+        let state = |(number, view): (u16, Option<ClusterView>)| {
+            let state = match view {
+                _ if killed.contains(&number) => NodeState::Killed,
+                Some(view) => NodeState::Up {
+                    role: view.role,
+                    term: view.term,
+                },
+                None => NodeState::Silent,
+            };
+            (number, state)
+        };
+        shown.nodes = views.into_iter().map(state).collect();
+        (shown.orders, shown.picture, shown.now_ms) = (orders, picture, now_ms);
+        shown.elapsed = started.elapsed();
+        drop(shown);
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
