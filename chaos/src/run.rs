@@ -75,7 +75,8 @@ pub struct Progress {
     pub kill_times: Vec<i64>,
     /// Nodes whose process was killed and not started again yet.
     pub killed: BTreeSet<u16>,
-    events_count: u64,
+    /// How many events there were in all.
+    pub events_count: u64,
 }
 
 /// Shows the run to a view.
@@ -109,19 +110,33 @@ pub async fn run(
     run.started = Instant::now();
     run.event("three replicas are up, orders are flowing".into());
     run.update(|progress| progress.phase = "running");
+    let addresses = stage.cluster.addresses();
+    let look = look(
+        Arc::clone(progress),
+        stage.sight(),
+        addresses,
+        http::client()?,
+        run.started,
+    );
+    let _looking = EndsWithRun(tokio::spawn(look));
+    let checker = Some(stage.live_checker()?);
     let mut drive = Drive {
         stage,
-        checker: None,
+        checker,
         down: None,
         next_check: Instant::now(),
     };
-    let outcome = run.drive(options, &mut drive).await;
-    outcome?;
+    run.drive(options, &mut drive).await?;
+    run.update(|progress| progress.killed.clear());
     run.update(|progress| progress.phase = "waiting for the last windows, then comparing all");
     run.event("the orders have ended; comparing all rows with the input".into());
     let report = drive.stage.finish().await?;
     run.update(|progress| progress.verdict = report.verdict.clone());
     Ok(report)
+}
+
+fn show(progress: &SharedProgress, change: impl FnOnce(&mut Progress)) {
+    change(&mut progress.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 struct Run {
@@ -141,7 +156,7 @@ struct Drive {
 
 impl Run {
     fn update(&self, change: impl FnOnce(&mut Progress)) {
-        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner));
+        show(&self.progress, change);
     }
 
     fn event(&self, text: String) {
@@ -158,7 +173,6 @@ impl Run {
     }
 
     async fn drive(&self, options: &RunOptions, drive: &mut Drive) -> Result<()> {
-        drive.checker = Some(drive.stage.live_checker()?);
         let end = self.started + options.duration;
         let mut next_kill = options.kill_every.map(|every| self.started + every);
         while Instant::now() < end && !*self.stop.borrow() {
@@ -264,23 +278,24 @@ async fn look(
             views.insert(number, view.ok().and_then(Result::ok));
         }
         let (orders, picture, now_ms) = (sight.orders(), sight.picture(), sight.now_ms());
-        let mut shown = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        let killed = shown.killed.clone();
-        let state = |(number, view): (u16, Option<ClusterView>)| {
-            let state = match view {
-                _ if killed.contains(&number) => NodeState::Killed,
-                Some(view) => NodeState::Up {
-                    role: view.role,
-                    term: view.term,
-                },
-                None => NodeState::Silent,
+        let elapsed = started.elapsed();
+        show(&progress, |shown| {
+            let killed = shown.killed.clone();
+            let state = |(number, view): (u16, Option<ClusterView>)| {
+                let state = match view {
+                    _ if killed.contains(&number) => NodeState::Killed,
+                    Some(view) => NodeState::Up {
+                        role: view.role,
+                        term: view.term,
+                    },
+                    None => NodeState::Silent,
+                };
+                (number, state)
             };
-            (number, state)
-        };
-        shown.nodes = views.into_iter().map(state).collect();
-        (shown.orders, shown.picture, shown.now_ms) = (orders, picture, now_ms);
-        shown.elapsed = started.elapsed();
-        drop(shown);
+            shown.nodes = views.into_iter().map(state).collect();
+            (shown.orders, shown.picture, shown.now_ms) = (orders, picture, now_ms);
+            shown.elapsed = elapsed;
+        });
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

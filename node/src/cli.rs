@@ -1,4 +1,5 @@
 //! The command line.
 
 pub mod check;
+pub mod demo;
 pub mod error;
