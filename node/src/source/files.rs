@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use crate::config::matches_pattern;
 
 mod lines;
+mod reader;
 
 pub use lines::{FileChunk, FileLine, LineSplitter, MAX_LINE};
+pub use reader::FilesReader;
 
 /// Bytes of one read.
 const BLOCK: usize = 256 << 10;
@@ -150,18 +152,33 @@ impl FileLane {
         Ok(chunk)
     }
 
-    /// The unfinished last line, as if it were complete: for files that nobody writes any more.
-    #[must_use]
-    pub fn finish(&mut self) -> FileChunk {
-        let mut chunk = FileChunk::default();
-        self.splitter.finish(&mut chunk);
-        chunk
+    /// Gives the unfinished last line as if it were complete: for files that nobody writes any more.
+    pub fn finish(&mut self, chunk: &mut FileChunk) {
+        self.splitter.finish(chunk);
     }
 
     /// Whether the last [`FileLane::read`] came to the file's end.
     #[must_use]
     pub fn at_end(&self) -> bool {
         self.at_end
+    }
+
+    /// Whether the file holds bytes that were not read yet, by its size now.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.size()
+            .is_some_and(|size| size > self.splitter.read_to())
+    }
+
+    /// Whether the file ends, by its size now, where reading has come to.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.size()
+            .is_some_and(|size| size == self.splitter.read_to())
+    }
+
+    fn size(&self) -> Option<u64> {
+        self.file.metadata().ok().map(|metadata| metadata.len())
     }
 
     /// Where the first line starts that was not given yet.
