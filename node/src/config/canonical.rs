@@ -22,10 +22,16 @@ const VERSION: u32 = 1;
 pub enum CanonicalError {
     /// A newer program wrote it. Upgrade this replica.
     #[error("definition has version {found}, this program reads up to {VERSION}; upgrade it")]
-    Newer { found: u32 },
+    Newer {
+        /// The text's version.
+        found: u32,
+    },
     /// It is damaged, or no definition at all.
     #[error("definition is damaged: {reason}")]
-    Damaged { reason: String },
+    Damaged {
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 #[derive(Deserialize)]

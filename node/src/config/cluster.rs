@@ -24,11 +24,13 @@ pub struct ClusterSettings {
     pub peers: BTreeMap<u16, String>,
     /// Where other members answer queries; can be empty.
     pub http_peers: BTreeMap<u16, String>,
+    /// How often the leader shows that it is there.
     pub heartbeat: Duration,
     /// Least and greatest time without a leader before a member stands for election.
     pub election_timeout: (Duration, Duration),
     /// Least time between two ticks.
     pub tick_interval: Duration,
+    /// How often the state is saved, which bounds what a restart replays.
     pub checkpoint_interval: Duration,
     /// Bytes by which one tick moves a lane at most.
     pub tick_bytes: usize,

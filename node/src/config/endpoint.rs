@@ -14,7 +14,9 @@ use super::section::Section;
 /// A stream of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceConfig {
+    /// Unique among the sources.
     pub name: String,
+    /// Where it is read.
     pub kind: SourceKind,
 }
 
@@ -32,7 +34,9 @@ pub enum SourceKind {
 pub struct KafkaSource {
     /// `host:port`, several with commas.
     pub brokers: String,
+    /// The topic's name.
     pub topic: String,
+    /// Where reading begins.
     pub start: StartAt,
     /// For the client; without those that Unisono fixes.
     pub properties: Properties,
@@ -41,7 +45,9 @@ pub struct KafkaSource {
 /// Where the first replica starts in a partition that existed before the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartAt {
+    /// At the oldest record that is there.
     Earliest,
+    /// Behind the newest record that is there.
     Latest,
 }
 
@@ -59,13 +65,16 @@ pub struct FilesSource {
 /// Where rows are published besides the built-in results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkConfig {
+    /// Unique among the sinks, not `builtin`.
     pub name: String,
+    /// Where rows go.
     pub kind: SinkKind,
 }
 
 /// What a sink is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkKind {
+    /// A topic, in transactions.
     Kafka(KafkaSink),
 }
 
@@ -78,6 +87,7 @@ pub struct KafkaSink {
     pub topic: String,
     /// A compacted topic of one partition that holds how far was published.
     pub frontier_topic: String,
+    /// What fences a former publisher.
     pub transactional_id: String,
     /// Where dead letters go, if anywhere.
     pub dead_letters: Option<String>,

@@ -20,16 +20,27 @@ pub enum FieldPathError {
     #[error(
         "an empty key in field name {text:?}; write a.b for a nested key, \"a.b\" in double quotes for one key"
     )]
-    Empty { text: String },
+    Empty {
+        /// As written.
+        text: String,
+    },
     /// A character that needs quotes.
     #[error(
         "field name {text:?} holds {found:?}; put the key in double quotes, or name a plain field \
          (functions are not supported here yet)"
     )]
-    NeedsQuotes { text: String, found: char },
+    NeedsQuotes {
+        /// As written.
+        text: String,
+        /// The character.
+        found: char,
+    },
     /// A quote without its end.
     #[error("a quote without an end in field name {text:?}")]
-    OpenQuote { text: String },
+    OpenQuote {
+        /// As written.
+        text: String,
+    },
 }
 
 impl FieldPath {
@@ -180,6 +191,7 @@ impl FieldSet {
         self.paths.len()
     }
 
+    /// Whether no field is decoded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()

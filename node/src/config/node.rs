@@ -19,8 +19,11 @@ pub struct NodeConfig {
     pub file: PathBuf,
     /// Where this node keeps its data, resolved against the config file's directory.
     pub data_dir: PathBuf,
+    /// This node.
     pub node: NodeSettings,
+    /// All members, and how fast they move.
     pub cluster: ClusterSettings,
+    /// What is kept of published rows.
     pub results: ResultsSettings,
     /// With unique names.
     pub sources: Vec<SourceConfig>,

@@ -25,6 +25,7 @@ const DEFAULT_MAX_FUTURE_MS: i64 = 300_000;
 /// A pipeline, checked.
 #[derive(Clone, Debug)]
 pub struct PipelineDefinition {
+    /// Unique in the cluster at one time.
     pub name: String,
     /// Names of sources, at least one.
     pub sources: Vec<String>,
@@ -32,6 +33,7 @@ pub struct PipelineDefinition {
     pub sink: String,
     /// The fields that `spec`'s columns mean.
     pub fields: FieldSet,
+    /// What the engine computes.
     pub spec: PipelineSpec,
     /// All of the above as JSON: the same text for the same definition. It stands in the Raft log.
     pub canonical: String,

@@ -27,6 +27,7 @@ impl fmt::Display for ConfigProblem {
 /// All problems of a config, in the order of the files' keys; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors {
+    /// At least one.
     pub problems: Vec<ConfigProblem>,
 }
 

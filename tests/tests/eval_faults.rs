@@ -1,0 +1,201 @@
+//! `unisono eval` and `unisono check` say what is wrong, and their exit codes tell who can help.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use unisono_tests::unisono_binary;
+
+const PIPELINE: &str = r#"
+name = "p"
+sources = ["s"]
+time = { field = "t" }
+group_by = ["\"g.h\""]
+window = { size = "1m" }
+[values]
+n = "count()"
+total = "sum(x)"
+"#;
+
+/// What a run of the program gave.
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs the program in a directory with these files, the last argument's text on its standard input.
+fn run(files: &[(&str, &[u8])], args: &[&str], input: &str) -> Ran {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    run_in(dir.path(), args, input)
+}
+
+fn run_in(dir: &Path, args: &[&str], input: &str) -> Ran {
+    let mut command = Command::new(unisono_binary());
+    command.current_dir(dir).args(args);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A program that does not read its input closes it.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[track_caller]
+fn fails(ran: &Ran, code: i32, expected: &[&str]) {
+    assert_eq!(ran.code, code, "{}", ran.err);
+    assert!(ran.err.starts_with("error: "), "{}", ran.err);
+    assert!(
+        !ran.err.contains("panicked") && !ran.err.contains("backtrace"),
+        "{}",
+        ran.err
+    );
+    for part in expected {
+        assert!(ran.err.contains(part), "{part}: {}", ran.err);
+    }
+}
+
+const LINES: &str = concat!(
+    "{\"t\":\"2026-01-01T00:00:00Z\",\"g.h\":\"b\",\"x\":0.1}\n",
+    "not json\n",
+    "{\"t\":\"2026-01-01T00:00:01Z\",\"g.h\":\"a, \\\"b\\\"\",\"x\":0.2}\n",
+    "{\"t\":\"2026-01-01T00:00:02Z\",\"g.h\":\"b\",\"x\":0.2}",
+);
+
+#[test]
+fn rows_come_as_ndjson_csv_and_table() {
+    let eval = |format: &str| {
+        let files = [("p.toml", PIPELINE.as_bytes())];
+        let ran = run(&files, &["eval", "p.toml", "-", "--format", format], LINES);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("4 records, 2 rows, 0 late"), "{}", ran.err);
+        assert!(
+            ran.err
+                .contains("1 not a JSON object (first at -:2: not JSON)"),
+            "{}",
+            ran.err
+        );
+        assert!(ran.err.contains("1 dead letters, digest "), "{}", ran.err);
+        ran.out
+    };
+    assert_eq!(
+        eval("csv"),
+        "start,end,g.h,n,total\r\n\
+         2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,\"a, \"\"b\"\"\",1,0.2\r\n\
+         2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,b,2,0.3\r\n"
+    );
+    assert_eq!(
+        eval("table"),
+        "start                 end                   g.h     n  total\n\
+         2026-01-01T00:00:00Z  2026-01-01T00:01:00Z  a, \"b\"  1    0.2\n\
+         2026-01-01T00:00:00Z  2026-01-01T00:01:00Z  b       2    0.3\n"
+    );
+    let rows = eval("ndjson");
+    assert!(rows.ends_with(
+        "\"seq\":1,\"revision\":0,\"start\":\"2026-01-01T00:00:00Z\",\"end\":\"2026-01-01T00:01:00Z\",\
+         \"group\":{\"g.h\":\"b\"},\"values\":{\"n\":2,\"total\":0.3}}\n"
+    ), "{rows}");
+}
+
+#[test]
+fn a_file_that_is_not_json_is_a_failure_that_says_so() {
+    let files: [(&str, &[u8]); 3] = [
+        ("p.toml", PIPELINE.as_bytes()),
+        ("notes.txt", b"dear diary\ntoday\n"),
+        ("log.gz", b"\x1f\x8b\x08\0\0\0\0\0"),
+    ];
+    let ran = run(&files, &["eval", "p.toml", "notes.txt"], "");
+    fails(
+        &ran,
+        1,
+        &[
+            "no line of the input is a JSON object",
+            "notes.txt:1 is not JSON",
+        ],
+    );
+    let ran = run(&files, &["eval", "p.toml", "log.gz"], "");
+    fails(
+        &ran,
+        1,
+        &["hint: log.gz looks compressed; run: zcat log.gz"],
+    );
+    let ran = run(
+        &files,
+        &["eval", "p.toml", "-"],
+        "{\"time\":1}\n{\"time\":2}\n",
+    );
+    fails(
+        &ran,
+        1,
+        &["no record of the input has a usable time", "time.field"],
+    );
+}
+
+#[test]
+fn an_empty_file_has_no_rows() {
+    let files: [(&str, &[u8]); 2] = [("p.toml", PIPELINE.as_bytes()), ("empty", b"")];
+    let ran = run(&files, &["eval", "p.toml", "empty"], "");
+    assert_eq!((ran.code, ran.out.as_str()), (0, ""), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("0 records, 0 rows, 0 late"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn wrong_usage_is_told_before_anything_is_read() {
+    let append_time = PIPELINE.replace("field = \"t\"", "from = \"append_time\"");
+    let files: [(&str, &[u8]); 4] = [
+        ("p.toml", PIPELINE.as_bytes()),
+        ("a.toml", append_time.as_bytes()),
+        ("bad.toml", b"name = 1\nsourcs = []\n"),
+        ("x", b"{}\n"),
+    ];
+    let cases: [(&[&str], &[&str]); 8] = [
+        (
+            &["eval", "p.toml", "none"],
+            &["cannot read none: No such file", "hint: "],
+        ),
+        (&["eval", "p.toml", "."], &["cannot read .: ", "hint: "]),
+        (&["eval", "p.toml", "x", "x"], &["x is named twice"]),
+        (
+            &["eval", "none.toml", "x"],
+            &["none.toml: cannot read: No such file"],
+        ),
+        (&["eval", "a.toml", "x"], &["files have no append time"]),
+        (
+            &["eval", "p.toml", "x", "--dead-letters", "x"],
+            &["x is an input"],
+        ),
+        (
+            &["eval", "bad.toml", "x"],
+            &["bad.toml: sourcs: unknown key; did you mean sources?"],
+        ),
+        (
+            &["check", "bad.toml", "p.toml", "x"],
+            &["bad.toml: name: ", "x: not TOML at line 1"],
+        ),
+    ];
+    for (args, expected) in cases {
+        fails(&run(&files, args, ""), 64, expected);
+    }
+    let ran = run(&files, &["check", "p.toml"], "");
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (0, "p.toml: pipeline p is right\n"),
+        "{}",
+        ran.err
+    );
+}
