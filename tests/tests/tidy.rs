@@ -1,0 +1,99 @@
+//! The shape of the code, held by a test: sizes of files and functions, the edges between crates, words that stay out.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MOST_LINES: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// All files below `dir` with this extension, but those of build output.
+fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
+}
+
+#[test]
+fn no_source_file_is_longer_than_its_bound() {
+    for file in files(&root(), "rs") {
+        let lines = fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines <= MOST_LINES, "{} has {lines} lines: split it", relative(&file));
+    }
+}
+
+#[test]
+fn no_module_file_is_called_mod() {
+    for file in files(&root(), "rs") {
+        assert!(!file.ends_with("mod.rs"), "{}: use foo.rs and foo/", relative(&file));
+    }
+}
+
+/// A library's name may stand only in files whose path begins with one of these.
+fn named_only_under(library: &str, places: &[&str]) {
+    for file in files(&root(), "rs") {
+        let path = relative(&file);
+        if path == "tests/tests/tidy.rs" || places.iter().any(|place| path.starts_with(place)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let used = text.lines().any(|line| {
+            let code = line.split("//").next().unwrap_or_default();
+            code.contains(&format!("{library}::"))
+        });
+        assert!(!used, "{path} names {library}, which belongs under {places:?}");
+    }
+}
+
+#[test]
+fn openraft_is_named_only_in_the_raft_module() {
+    named_only_under("openraft", &["replication/src/raft"]);
+}
+
+#[test]
+fn rdkafka_is_named_only_in_the_kafka_modules() {
+    let places =
+        ["node/src/source/kafka", "node/src/sink/kafka", "node/benches/", "chaos/", "tests/"];
+    named_only_under("rdkafka", &places);
+}
+
+#[test]
+fn axum_is_named_only_in_the_api_and_in_rafts_network() {
+    named_only_under("axum", &["api/", "replication/src/raft"]);
+}
+
+#[test]
+fn crates_depend_one_way() {
+    let allowed: [(&str, &[&str]); 5] = [
+        ("node/engine", &[]),
+        ("replication", &["unisono-engine"]),
+        ("api", &["unisono-engine"]),
+        ("chaos", &[]),
+        ("node", &["unisono-engine", "unisono-replication", "unisono-api", "unisono-chaos"]),
+    ];
+    for (krate, allowed) in allowed {
+        let manifest = fs::read_to_string(root().join(krate).join("Cargo.toml")).unwrap();
+        let (_, dependencies) = manifest.split_once("[dependencies]").unwrap();
+        for line in dependencies.lines().take_while(|line| !line.starts_with('[')) {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            let ours = name.starts_with("unisono");
+            assert!(!ours || allowed.contains(&name), "{krate} must not depend on {name}");
+        }
+    }
+}
