@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rand::Rng;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -196,6 +197,9 @@ impl Run {
     }
 
     async fn kill_leader(&self, drive: &mut Drive) -> Result<()> {
+        // Kills at even times would always meet the windows and ticks at the same point.
+        let jitter = Duration::from_millis(rand::rng().random_range(0..200));
+        tokio::time::sleep(jitter).await;
         let leader = drive.stage.cluster.wait_leader().await?;
         let now_ms = drive.stage.sight().now_ms();
         self.update(|progress| {

@@ -1,0 +1,129 @@
+//! The faults that drills deal.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use unisono_chaos::stage::Stage;
+
+/// How long the curve may stand still before a drill gives up; not a promise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn number_from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
+}
+
+/// How often a drill kills: `UNISONO_DRILL_KILLS`, else 3.
+#[must_use]
+pub fn kills() -> u64 {
+    number_from_environment("UNISONO_DRILL_KILLS", 3)
+}
+
+/// How long all replicas stay down: `UNISONO_DRILL_OUTAGE` in seconds, else 10.
+#[must_use]
+pub fn outage() -> Duration {
+    Duration::from_secs(number_from_environment("UNISONO_DRILL_OUTAGE", 10))
+}
+
+/// A pause of no particular length, so that kills meet ticks and transactions at every point. It is as random as the
+/// drill's clock.
+async fn odd_pause(stage: &Stage) {
+    let odd = stage
+        .sight()
+        .now_ms()
+        .unsigned_abs()
+        .wrapping_mul(2_654_435_761)
+        % 900;
+    tokio::time::sleep(Duration::from_millis(200 + odd)).await;
+}
+
+/// Kills the leader with SIGKILL again and again; the dead one is back before the next dies.
+///
+/// # Errors
+/// Nobody took over, or a replica did not come back.
+pub async fn kill_leaders(stage: &mut Stage) -> Result<()> {
+    for _ in 0..kills() {
+        odd_pause(stage).await;
+        let takeover = stage.kill_leader().await?;
+        odd_pause(stage).await;
+        stage.cluster.restart(takeover.killed)?;
+        stage.cluster.wait_ready().await?;
+    }
+    Ok(())
+}
+
+/// As `kill_leaders`, and after each return all replicas must have the same digest at the same row.
+///
+/// # Errors
+/// As for `kill_leaders`, and when digests differ.
+pub async fn kill_leaders_and_compare_digests(stage: &mut Stage) -> Result<()> {
+    for _ in 0..kills() {
+        odd_pause(stage).await;
+        let takeover = stage.kill_leader().await?;
+        odd_pause(stage).await;
+        stage.cluster.restart(takeover.killed)?;
+        stage.cluster.wait_ready().await?;
+        stage.digests_agree().await?;
+    }
+    Ok(())
+}
+
+/// Freezes the leader with SIGSTOP for five seconds: another takes over; then the old one wakes in the midst of what it
+/// was doing.
+///
+/// # Errors
+/// The curve does not go on.
+pub async fn freeze_leader(stage: &mut Stage) -> Result<()> {
+    let frozen = stage.cluster.wait_leader().await?;
+    stage.cluster.stop(frozen)?;
+    stage.wait_for_new_row(PATIENCE).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    stage.cluster.cont(frozen)?;
+    stage.cluster.wait_ready().await?;
+    stage.wait_for_new_row(PATIENCE).await
+}
+
+/// Kills all three at once and starts them again.
+///
+/// # Errors
+/// The cluster does not come back.
+pub async fn kill_all(stage: &mut Stage) -> Result<()> {
+    for _ in 0..kills().div_ceil(2) {
+        odd_pause(stage).await;
+        stage.cluster.kill_all()?;
+        stage.cluster.restart_all()?;
+        stage.cluster.wait_ready().await?;
+        stage.wait_for_new_row(PATIENCE).await?;
+    }
+    Ok(())
+}
+
+/// All three are down for a while, and the orders flow on: far beyond lag and idle time.
+///
+/// # Errors
+/// The cluster does not come back.
+pub async fn long_outage(stage: &mut Stage) -> Result<()> {
+    odd_pause(stage).await;
+    stage.cluster.kill_all()?;
+    tokio::time::sleep(outage()).await;
+    stage.cluster.restart_all()?;
+    stage.cluster.wait_ready().await?;
+    stage.wait_for_new_row(PATIENCE).await
+}
+
+/// Stops one replica after the other with SIGTERM, as an upgrade does, the leader among them.
+///
+/// # Errors
+/// A replica does not end or does not come back.
+pub async fn planned_restarts(stage: &mut Stage) -> Result<()> {
+    let numbers: Vec<u16> = stage.cluster.addresses().into_keys().collect();
+    for number in numbers {
+        odd_pause(stage).await;
+        stage.cluster.terminate(number).await?;
+        stage.cluster.restart(number)?;
+        stage.cluster.wait_ready().await?;
+    }
+    stage.wait_for_new_row(PATIENCE).await
+}

@@ -1,0 +1,46 @@
+//! Drills on the embedded default: files in, rows served by the replicas themselves.
+
+use unisono_tests::drill::{Drill, faults};
+
+#[test]
+fn killed_leaders_leave_no_gap_no_duplicate_and_nothing_wrong() {
+    Drill::on_files().run(faults::kill_leaders);
+}
+
+#[test]
+fn a_replica_back_from_its_checkpoint_has_the_others_digest() {
+    let drill = Drill {
+        checkpoint_interval: Some("1s".into()),
+        ..Drill::on_files()
+    };
+    drill.run(faults::kill_leaders_and_compare_digests);
+}
+
+#[test]
+fn a_frozen_leader_that_wakes_changes_nothing() {
+    Drill::on_files().run(faults::freeze_leader);
+}
+
+#[test]
+fn all_killed_at_once_come_back() {
+    Drill::on_files().run(faults::kill_all);
+}
+
+#[test]
+fn an_outage_of_all_replicas_makes_nothing_late_or_idle() {
+    Drill::on_files().run(faults::long_outage);
+}
+
+#[test]
+fn planned_restarts_change_nothing() {
+    Drill::on_files().run(faults::planned_restarts);
+}
+
+#[test]
+fn late_orders_are_late_on_every_replica_alike_while_leaders_die() {
+    let drill = Drill {
+        late_share: 0.02,
+        ..Drill::on_files()
+    };
+    drill.run(faults::kill_leaders_and_compare_digests);
+}

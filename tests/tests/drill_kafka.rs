@@ -1,0 +1,33 @@
+//! Drills against a real broker: topic in, topic out, read by a `read_committed` consumer.
+
+use unisono_tests::drill::{Drill, faults};
+use unisono_tests::kafka::TestBroker;
+
+/// `None`: the environment says to leave out what needs Kafka.
+fn drill() -> Option<Drill> {
+    TestBroker::shared().map(|broker| Drill::on_kafka(broker.address()))
+}
+
+#[test]
+fn killed_leaders_leave_no_gap_no_duplicate_and_nothing_wrong() {
+    let Some(drill) = drill() else { return };
+    drill.run(faults::kill_leaders);
+}
+
+#[test]
+fn a_frozen_leader_that_wakes_is_fenced_and_changes_nothing() {
+    let Some(drill) = drill() else { return };
+    drill.run(faults::freeze_leader);
+}
+
+#[test]
+fn all_killed_at_once_come_back() {
+    let Some(drill) = drill() else { return };
+    drill.run(faults::kill_all);
+}
+
+#[test]
+fn an_outage_of_all_replicas_makes_nothing_late_or_idle() {
+    let Some(drill) = drill() else { return };
+    drill.run(faults::long_outage);
+}
