@@ -1,0 +1,300 @@
+//! `unisono eval`: the rows of files, without a cluster. The same engine, so the same rows as live.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use unisono_engine::dead_letter::MOST_PER_TICK;
+use unisono_engine::record::{RecordBatch, RecordState};
+use unisono_engine::row::{Incarnation, StreamKind, StreamOutput};
+use unisono_engine::spec::{LaneId, TimeSource};
+use unisono_engine::{FeedEngine, PipelineStats};
+
+use super::error::CliError;
+use crate::config::PipelineDefinition;
+use crate::decode::Decoder;
+use crate::source::files::FileChunk;
+use input::Input;
+use output::RowWriter;
+
+mod input;
+mod output;
+
+/// Bytes that are read of a lane before it is the next one's turn.
+const CHUNK: usize = 256 << 10;
+/// There is one pipeline and no log that would number it.
+const INCARNATION: Incarnation = Incarnation(0);
+
+/// Arguments of `unisono eval`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct EvalArgs {
+    /// The definition of the pipeline. Its sources are not read: the files stand for them.
+    #[arg(value_name = "PIPELINE.toml")]
+    pub pipeline: PathBuf,
+    /// NDJSON files, each a lane; - is the standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// How rows are written: a table on a terminal, else ndjson.
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// Writes the records that could not be used to this file.
+    #[arg(long, value_name = "FILE")]
+    pub dead_letters: Option<PathBuf>,
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One JSON object a line.
+    Ndjson,
+    /// Columns for a person.
+    Table,
+    /// Comma-separated values with a header.
+    Csv,
+}
+
+/// Computes the rows of `args.files` and writes them to the standard output, a summary to the standard error.
+///
+/// # Errors
+/// Exit code 64: the definition, or a file that cannot be opened. Exit code 1: a fault while reading or writing, or
+/// no record that can be used.
+pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
+    let definition = PipelineDefinition::load(&args.pipeline)?;
+    if matches!(definition.spec.time, TimeSource::AppendTime) {
+        return Err(CliError::usage("files have no append time, which this pipeline goes by")
+            .hint("name a field that holds the time: time = { field = \"created_at\" }"));
+    }
+    let inputs = input::open_all(&args.files)?;
+    let dead_letters = args.dead_letters.as_deref().map(|path| create(path, &args.files));
+    let stdout = io::stdout();
+    let default = if stdout.is_terminal() { Format::Table } else { Format::Ndjson };
+    let out = BufWriter::new(stdout.lock());
+    let rows = RowWriter::new(out, args.format.unwrap_or(default), &definition.spec);
+    let mut run = Run::new(&definition, inputs, rows, dead_letters.transpose()?);
+    match run.read_all() {
+        Ok(()) => run.summarize(),
+        // Who closes the pipe has seen enough.
+        Err(Stop::OutputClosed) => Ok(()),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+/// Creates the file for dead letters, unless it is one of the inputs, which that would destroy.
+fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<File>, CliError> {
+    let shown = path.display();
+    if let Ok(existing) = path.canonicalize()
+        && inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == existing))
+    {
+        return Err(CliError::usage(format!("{shown} is an input, dead letters would overwrite it"))
+            .hint("name another file for --dead-letters"));
+    }
+    File::create(path)
+        .map(BufWriter::new)
+        .map_err(|error| CliError::usage(format!("cannot write {shown}: {error}")))
+}
+
+/// Why an evaluation ends early.
+enum Stop {
+    OutputClosed,
+    Failed(CliError),
+}
+
+impl From<CliError> for Stop {
+    fn from(error: CliError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            _ => Self::Failed(CliError::failure(format!("cannot write: {error}"))),
+        }
+    }
+}
+
+struct Lane {
+    id: LaneId,
+    input: Input,
+    /// Lines read so far.
+    lines: u64,
+}
+
+/// A payload that is no JSON object: the first of them is named.
+struct Undecodable {
+    lane: String,
+    line: u64,
+    state: RecordState,
+}
+
+struct Run<W: Write> {
+    engine: FeedEngine,
+    decoder: Decoder,
+    lanes: Vec<Lane>,
+    rows: RowWriter<W>,
+    row_count: u64,
+    dead_letters: Option<BufWriter<File>>,
+    undecodable: u64,
+    first_undecodable: Option<Undecodable>,
+}
+
+impl<W: Write> Run<W> {
+    fn new(
+        definition: &PipelineDefinition,
+        inputs: Vec<Input>,
+        rows: RowWriter<W>,
+        dead_letters: Option<BufWriter<File>>,
+    ) -> Self {
+        let mut engine = FeedEngine::new();
+        engine.add_pipeline(INCARNATION, definition.spec.clone());
+        let lanes = inputs
+            .into_iter()
+            .map(|input| Lane { id: engine.add_lane(input.label().to_owned()), input, lines: 0 })
+            .collect();
+        Self {
+            engine,
+            decoder: Decoder::new(&definition.fields),
+            lanes,
+            rows,
+            row_count: 0,
+            dead_letters,
+            undecodable: 0,
+            first_undecodable: None,
+        }
+    }
+
+    /// Reads all lanes by turns, then closes all windows.
+    fn read_all(&mut self) -> Result<(), Stop> {
+        while self.lanes.iter().any(|lane| !lane.input.ended()) {
+            for index in 0..self.lanes.len() {
+                if !self.lanes[index].input.ended() {
+                    self.take_turn(index)?;
+                }
+            }
+        }
+        let outputs = self.engine.finish();
+        self.write(outputs)?;
+        self.rows.finish()?;
+        if let Some(file) = &mut self.dead_letters {
+            file.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Takes in the lane's next records. How they are split into ticks changes no row, but a tick writes only so many
+    /// dead letters: ticks small enough let none be left out.
+    fn take_turn(&mut self, index: usize) -> Result<(), Stop> {
+        let mut batch = self.decoder.new_batch();
+        let chunk = self.lanes[index].input.read(CHUNK)?;
+        self.decode(index, &chunk, &mut batch);
+        let mut from = 0;
+        while from < batch.len() {
+            let to = batch.len().min(from + MOST_PER_TICK);
+            let mut tick = self.engine.begin(None);
+            tick.absorb(self.lanes[index].id, &batch, from..to);
+            let outputs = tick.close(&[]);
+            self.write(outputs)?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, index: usize, chunk: &FileChunk, batch: &mut RecordBatch) {
+        let lane = &mut self.lanes[index];
+        for line in chunk.lines() {
+            lane.lines += 1;
+            self.decoder.decode_into(batch, line.offset, None, Some(line.payload));
+            let Some(meta) = batch.metas().last() else { continue };
+            if meta.state != RecordState::Decoded {
+                self.undecodable += 1;
+                self.first_undecodable.get_or_insert_with(|| Undecodable {
+                    lane: lane.input.label().to_owned(),
+                    line: lane.lines,
+                    state: meta.state,
+                });
+            }
+        }
+    }
+
+    fn write(&mut self, outputs: Vec<StreamOutput>) -> Result<(), Stop> {
+        for output in outputs {
+            match output.stream.kind {
+                StreamKind::Rows => {
+                    self.row_count += output.rows.len() as u64;
+                    output.rows.iter().try_for_each(|row| self.rows.write(row))?;
+                }
+                StreamKind::DeadLetters => {
+                    let Some(file) = &mut self.dead_letters else { continue };
+                    for row in &output.rows {
+                        file.write_all(&row.json)?;
+                        file.write_all(b"\n")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says in one line what came of it.
+    fn summarize(&self) -> Result<(), CliError> {
+        let Some(stats) = self.engine.stats(INCARNATION) else {
+            return Err(CliError::failure("the engine has lost its pipeline: this is a fault of Unisono"));
+        };
+        let records: u64 = self.lanes.iter().map(|lane| lane.lines).sum();
+        self.check_usable(records, &stats)?;
+        let mut summary = format!("{records} records, {} rows, {} late", self.row_count, stats.late);
+        if stats.partly_late > 0 {
+            summary += &format!(", {} late for some windows", stats.partly_late);
+        }
+        if stats.bad_fields > 0 {
+            summary += &format!(", {} unusable fields", stats.bad_fields);
+        }
+        if let Some(first) = &self.first_undecodable {
+            let Undecodable { lane, line, state } = first;
+            summary += &format!(
+                ", {} not a JSON object (first at {lane}:{line}: {})",
+                self.undecodable,
+                reason(*state)
+            );
+        }
+        summary += &format!(", {} dead letters, digest {}", stats.dead_letters.total(), stats.row_digest);
+        eprintln!("{summary}");
+        Ok(())
+    }
+
+    /// An input of which nothing can be used is not the right input.
+    fn check_usable(&self, records: u64, stats: &PipelineStats) -> Result<(), CliError> {
+        if let Some(Undecodable { lane, line, state }) = &self.first_undecodable
+            && self.undecodable == records
+        {
+            let error = CliError::failure("no line of the input is a JSON object")
+                .detail(format!("{lane}:{line} is {}", reason(*state)));
+            let compressed = self.lanes.iter().find(|lane| lane.input.looks_compressed());
+            return Err(match compressed {
+                Some(lane) => error.hint(format!(
+                    "{0} looks compressed; run: zcat {0} | unisono eval PIPELINE.toml -",
+                    lane.input.label()
+                )),
+                None => error.hint("each line must be one JSON object"),
+            });
+        }
+        if records > 0 && stats.counted + stats.filtered + stats.late == 0 {
+            return Err(CliError::failure("no record of the input has a usable time")
+                .hint("compare time.field and time.format with the input; --dead-letters FILE shows it"));
+        }
+        Ok(())
+    }
+}
+
+fn reason(state: RecordState) -> &'static str {
+    match state {
+        RecordState::Decoded => "decoded",
+        RecordState::NullPayload => "without a payload",
+        RecordState::EmptyPayload => "empty",
+        RecordState::ByteOrderMark => "headed by a byte order mark",
+        RecordState::NotUtf8 => "not UTF-8",
+        RecordState::NotJson => "not JSON",
+        RecordState::NotAnObject => "JSON, but not an object",
+    }
+}
