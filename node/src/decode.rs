@@ -1,8 +1,9 @@
 //! From payload to record: strict JSON, one pass, only the fields that some pipeline uses.
 //!
-//! The whole payload is checked, the unused part too: whether a record counts must not depend on which pipelines
-//! exist. Numbers are read from their text, exactly. Where an object has a key twice, the last one counts. Nesting is
-//! not limited: what is not used is skipped without recursion, and used paths are as deep as their definition.
+//! The whole payload is checked, the unused part too: whether a record counts must not depend on
+//! which pipelines exist. Numbers are read from their text, exactly. Where an object has a key
+//! twice, the last one counts. Nesting is not limited: what is not used is skipped without
+//! recursion, and used paths are as deep as their definition.
 
 mod fields;
 
@@ -37,8 +38,8 @@ impl Decoder {
         RecordBatch::new(self.columns)
     }
 
-    /// Appends one record to `batch`, which comes from [`Decoder::new_batch`]. `payload` is `None` for a tombstone.
-    /// What cannot be decoded is appended too, with the reason as its state.
+    /// Appends one record to `batch`, which comes from [`Decoder::new_batch`]. `payload` is `None`
+    /// for a tombstone. What cannot be decoded is appended too, with the reason as its state.
     pub fn decode_into(
         &self,
         batch: &mut RecordBatch,

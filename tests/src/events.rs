@@ -18,8 +18,9 @@ impl Random {
     }
 }
 
-/// A log in the shape of a DNS log, as an NDJSON text of `lines` lines, 100 of them a second of event time: times out of
-/// order by up to 90 s, keys with dots, `rtt` often missing, sometimes null, whole or in exponents, `rcode_name` missing or null.
+/// A log in the shape of a DNS log, as an NDJSON text of `lines` lines, 100 of them a second of
+/// event time: times out of order by up to 90 s, keys with dots, `rtt` often missing, sometimes
+/// null, whole or in exponents, `rcode_name` missing or null.
 #[must_use]
 pub fn dns_log(seed: u64, lines: u64) -> String {
     let mut random = Random(seed);
@@ -68,7 +69,8 @@ pub fn dns_log(seed: u64, lines: u64) -> String {
     log
 }
 
-/// A real log's text: `name` in `$UNISONO_DATA`, or in `shared/data` beside the workspace; `None` where it is not present.
+/// A real log's text: `name` in `$UNISONO_DATA`, or in `shared/data` beside the workspace; `None`
+/// where it is not present.
 ///
 /// # Panics
 /// If the file is there and cannot be read.

@@ -1,5 +1,5 @@
-//! An independent computation of rows: sort, group, fold. It uses nothing of the engine, not its numbers, not its
-//! times, not its JSON: a fault must not hide in both.
+//! An independent computation of rows: sort, group, fold. It uses nothing of the engine, not its
+//! numbers, not its times, not its JSON: a fault must not hide in both.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -25,7 +25,8 @@ struct Ran {
     err: String,
 }
 
-/// Runs the program in a directory with these files, the last argument's text on its standard input.
+/// Runs the program in a directory with these files, the last argument's text on its standard
+/// input.
 fn run(files: &[(&str, &[u8])], args: &[&str], input: &str) -> Ran {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in files {

@@ -53,21 +53,31 @@ pub enum Format {
     Csv,
 }
 
-/// Computes the rows of `args.files` and writes them to the standard output, a summary to the standard error.
+/// Computes the rows of `args.files` and writes them to the standard output, a summary to the
+/// standard error.
 ///
 /// # Errors
-/// Exit code 64: the definition, or a file that cannot be opened. Exit code 1: a fault while reading or writing, or
-/// no record that can be used.
+/// Exit code 64: the definition, or a file that cannot be opened. Exit code 1: a fault while
+/// reading or writing, or no record that can be used.
 pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
     let definition = PipelineDefinition::load(&args.pipeline)?;
     if matches!(definition.spec.time, TimeSource::AppendTime) {
-        return Err(CliError::usage("files have no append time, which this pipeline goes by")
-            .hint("name a field that holds the time: time = { field = \"created_at\" }"));
+        return Err(
+            CliError::usage("files have no append time, which this pipeline goes by")
+                .hint("name a field that holds the time: time = { field = \"created_at\" }"),
+        );
     }
     let inputs = input::open_all(&args.files)?;
-    let dead_letters = args.dead_letters.as_deref().map(|path| create(path, &args.files));
+    let dead_letters = args
+        .dead_letters
+        .as_deref()
+        .map(|path| create(path, &args.files));
     let stdout = io::stdout();
-    let default = if stdout.is_terminal() { Format::Table } else { Format::Ndjson };
+    let default = if stdout.is_terminal() {
+        Format::Table
+    } else {
+        Format::Ndjson
+    };
     let out = BufWriter::new(stdout.lock());
     let rows = RowWriter::new(out, args.format.unwrap_or(default), &definition.spec);
     let mut run = Run::new(&definition, inputs, rows, dead_letters.transpose()?);
@@ -83,10 +93,14 @@ pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
 fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<File>, CliError> {
     let shown = path.display();
     if let Ok(existing) = path.canonicalize()
-        && inputs.iter().any(|input| input.canonicalize().is_ok_and(|input| input == existing))
+        && inputs
+            .iter()
+            .any(|input| input.canonicalize().is_ok_and(|input| input == existing))
     {
-        return Err(CliError::usage(format!("{shown} is an input, dead letters would overwrite it"))
-            .hint("name another file for --dead-letters"));
+        return Err(CliError::usage(format!(
+            "{shown} is an input, dead letters would overwrite it"
+        ))
+        .hint("name another file for --dead-letters"));
     }
     File::create(path)
         .map(BufWriter::new)
@@ -150,7 +164,11 @@ impl<W: Write> Run<W> {
         engine.add_pipeline(INCARNATION, definition.spec.clone());
         let lanes = inputs
             .into_iter()
-            .map(|input| Lane { id: engine.add_lane(input.label().to_owned()), input, lines: 0 })
+            .map(|input| Lane {
+                id: engine.add_lane(input.label().to_owned()),
+                input,
+                lines: 0,
+            })
             .collect();
         Self {
             engine,
@@ -182,8 +200,8 @@ impl<W: Write> Run<W> {
         Ok(())
     }
 
-    /// Takes in the lane's next records. How they are split into ticks changes no row, but a tick writes only so many
-    /// dead letters: ticks small enough let none be left out.
+    /// Takes in the lane's next records. How they are split into ticks changes no row, but a tick
+    /// writes only so many dead letters: ticks small enough let none be left out.
     fn take_turn(&mut self, index: usize) -> Result<(), Stop> {
         let mut batch = self.decoder.new_batch();
         let chunk = self.lanes[index].input.read(CHUNK)?;
@@ -204,8 +222,11 @@ impl<W: Write> Run<W> {
         let lane = &mut self.lanes[index];
         for line in chunk.lines() {
             lane.lines += 1;
-            self.decoder.decode_into(batch, line.offset, None, Some(line.payload));
-            let Some(meta) = batch.metas().last() else { continue };
+            self.decoder
+                .decode_into(batch, line.offset, None, Some(line.payload));
+            let Some(meta) = batch.metas().last() else {
+                continue;
+            };
             if meta.state != RecordState::Decoded {
                 self.undecodable += 1;
                 self.first_undecodable.get_or_insert_with(|| Undecodable {
@@ -222,10 +243,15 @@ impl<W: Write> Run<W> {
             match output.stream.kind {
                 StreamKind::Rows => {
                     self.row_count += output.rows.len() as u64;
-                    output.rows.iter().try_for_each(|row| self.rows.write(row))?;
+                    output
+                        .rows
+                        .iter()
+                        .try_for_each(|row| self.rows.write(row))?;
                 }
                 StreamKind::DeadLetters => {
-                    let Some(file) = &mut self.dead_letters else { continue };
+                    let Some(file) = &mut self.dead_letters else {
+                        continue;
+                    };
                     for row in &output.rows {
                         file.write_all(&row.json)?;
                         file.write_all(b"\n")?;
@@ -239,11 +265,16 @@ impl<W: Write> Run<W> {
     /// Says in one line what came of it.
     fn summarize(&self) -> Result<(), CliError> {
         let Some(stats) = self.engine.stats(INCARNATION) else {
-            return Err(CliError::failure("the engine has lost its pipeline: this is a fault of Unisono"));
+            return Err(CliError::failure(
+                "the engine has lost its pipeline: this is a fault of Unisono",
+            ));
         };
         let records: u64 = self.lanes.iter().map(|lane| lane.lines).sum();
         self.check_usable(records, &stats)?;
-        let mut summary = format!("{records} records, {} rows, {} late", self.row_count, stats.late);
+        let mut summary = format!(
+            "{records} records, {} rows, {} late",
+            self.row_count, stats.late
+        );
         if stats.partly_late > 0 {
             summary += &format!(", {} late for some windows", stats.partly_late);
         }
@@ -258,7 +289,11 @@ impl<W: Write> Run<W> {
                 reason(*state)
             );
         }
-        summary += &format!(", {} dead letters, digest {}", stats.dead_letters.total(), stats.row_digest);
+        summary += &format!(
+            ", {} dead letters, digest {}",
+            stats.dead_letters.total(),
+            stats.row_digest
+        );
         eprintln!("{summary}");
         Ok(())
     }
@@ -280,8 +315,10 @@ impl<W: Write> Run<W> {
             });
         }
         if records > 0 && stats.counted + stats.filtered + stats.late == 0 {
-            return Err(CliError::failure("no record of the input has a usable time")
-                .hint("compare time.field and time.format with the input; --dead-letters FILE shows it"));
+            return Err(
+                CliError::failure("no record of the input has a usable time")
+                    .hint("compare time.field and time.format with what --dead-letters FILE shows"),
+            );
         }
         Ok(())
     }

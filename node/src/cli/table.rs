@@ -32,7 +32,13 @@ pub struct Table<W> {
 impl<W: Write> Table<W> {
     /// A table with these columns, without rows.
     pub fn new(out: W, columns: Vec<(String, Align)>) -> Self {
-        Self { out, columns, widths: Vec::new(), waiting: Vec::new(), settled: false }
+        Self {
+            out,
+            columns,
+            widths: Vec::new(),
+            waiting: Vec::new(),
+            settled: false,
+        }
     }
 
     /// Adds a row; it has a cell for each column.
@@ -40,12 +46,16 @@ impl<W: Write> Table<W> {
     /// # Errors
     /// The output cannot be written.
     pub fn push(&mut self, cells: &[String]) -> io::Result<()> {
-        let cells = cells.iter().map(|cell| shown(cell)).collect();
+        let cells: Vec<String> = cells.iter().map(|cell| shown(cell)).collect();
         if self.settled {
             return self.write(&cells);
         }
         self.waiting.push(cells);
-        if self.waiting.len() < LOOK_AHEAD { Ok(()) } else { self.settle() }
+        if self.waiting.len() < LOOK_AHEAD {
+            Ok(())
+        } else {
+            self.settle()
+        }
     }
 
     /// Writes what is waiting; without rows, the headers alone.
@@ -73,12 +83,15 @@ impl<W: Write> Table<W> {
         waiting.iter().try_for_each(|row| self.write(row))
     }
 
-    fn write(&mut self, cells: &Vec<String>) -> io::Result<()> {
+    fn write(&mut self, cells: &[String]) -> io::Result<()> {
         let mut line = String::new();
         for (index, cell) in cells.iter().enumerate() {
             let width = self.widths.get(index).copied().unwrap_or(0);
             let padding = " ".repeat(width.saturating_sub(cell.width()));
-            let align = self.columns.get(index).map_or(Align::Left, |(_, align)| *align);
+            let align = self
+                .columns
+                .get(index)
+                .map_or(Align::Left, |(_, align)| *align);
             if index > 0 {
                 line.push_str(GAP);
             }
@@ -99,7 +112,11 @@ fn shown(text: &str) -> String {
             shown.push('…');
             break;
         }
-        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+        if c.is_control() {
+            shown.extend(c.escape_default())
+        } else {
+            shown.push(c)
+        }
     }
     shown
 }
@@ -111,7 +128,10 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let columns = vec![("city".to_owned(), Align::Left), ("n".to_owned(), Align::Right)];
+        let columns = vec![
+            ("city".to_owned(), Align::Left),
+            ("n".to_owned(), Align::Right),
+        ];
         let mut out = Vec::new();
         let mut table = Table::new(&mut out, columns);
         for (city, n) in [("台北", "7"), ("Oslo\u{1b}[2J", "1234")] {
@@ -119,6 +139,9 @@ mod tests {
         }
         table.finish().unwrap();
         let expected = "city               n\n台北               7\nOslo\\u{1b}[2J   1234\n";
-        assert_eq!(String::from_utf8(out).unwrap().replace("  ", " "), expected.replace("  ", " "));
+        assert_eq!(
+            String::from_utf8(out).unwrap().replace("  ", " "),
+            expected.replace("  ", " ")
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Definitions as canonical JSON, for the Raft log.
 //!
-//! The text holds what a definition means, not what was written: an SQL parser of another version must not read
-//! another meaning out of it. It carries a version, since an older replica can be handed a newer one's text.
+//! The text holds what a definition means, not what was written: an SQL parser of another version
+//! must not read another meaning out of it. It carries a version, since an older replica can be
+//! handed a newer one's text.
 
 use serde::{Deserialize, Serialize};
 use unisono_engine::decimal::Decimal;

@@ -34,7 +34,8 @@ pub struct ClusterSettings {
     pub checkpoint_interval: Duration,
     /// Bytes by which one tick moves a lane at most.
     pub tick_bytes: usize,
-    /// Bytes that are held decoded for one lane; at least `tick_bytes`, or a tick could wait for ever.
+    /// Bytes that are held decoded for one lane; at least `tick_bytes`, or a tick could wait for
+    /// ever.
     pub lane_buffer: usize,
 }
 

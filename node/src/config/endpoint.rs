@@ -1,7 +1,7 @@
 //! Sources and sinks.
 //!
-//! What all replicas must agree on goes into the Raft log as canonical JSON: name, kind, topic or directory. Brokers,
-//! credentials and other properties stay with each node.
+//! What all replicas must agree on goes into the Raft log as canonical JSON: name, kind, topic or
+//! directory. Brokers, credentials and other properties stay with each node.
 
 use std::path::{Path, PathBuf};
 

@@ -6,8 +6,9 @@ use unisono_engine::spec::{Column, Expr, Function, Operand, PipelineSpec, TimeSo
 
 /// The way to a field of a record.
 ///
-/// Written `a.b` it is the key `b` of the object under the key `a`; written `"a.b"`, in double quotes, it is the one
-/// key `a.b`. Both forms mix: `zones."eu.example".hits`. A `""` within quotes is one quote.
+/// Written `a.b` it is the key `b` of the object under the key `a`; written `"a.b"`, in double
+/// quotes, it is the one key `a.b`. Both forms mix: `zones."eu.example".hits`. A `""` within quotes
+/// is one quote.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath {
     keys: Vec<String>,
@@ -18,7 +19,8 @@ pub struct FieldPath {
 pub enum FieldPathError {
     /// Nothing between, before or after the dots.
     #[error(
-        "an empty key in field name {text:?}; write a.b for a nested key, \"a.b\" in double quotes for one key"
+        "an empty key in field name {text:?}; write a.b for a nested key, \"a.b\" in double quotes \
+         for one key"
     )]
     Empty {
         /// As written.
@@ -208,7 +210,8 @@ impl FieldSet {
     }
 }
 
-/// The same pipeline with the columns of `onto` in place of those of `from`; `None` if `onto` lacks a field of `from`.
+/// The same pipeline with the columns of `onto` in place of those of `from`; `None` if `onto` lacks
+/// a field of `from`.
 #[must_use]
 pub fn remap(spec: &PipelineSpec, from: &FieldSet, onto: &FieldSet) -> Option<PipelineSpec> {
     let columns: Option<Vec<Column>> = from.paths.iter().map(|path| onto.column(path)).collect();

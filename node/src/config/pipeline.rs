@@ -65,7 +65,8 @@ impl PipelineDefinition {
         }
     }
 
-    /// Rebuilds a definition from its canonical text: the same `fields` and `spec` on every replica.
+    /// Rebuilds a definition from its canonical text: the same `fields` and `spec` on every
+    /// replica.
     ///
     /// # Errors
     /// The text is of a newer version, or damaged.

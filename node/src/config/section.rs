@@ -10,8 +10,9 @@ use super::units;
 /// Keys less like a known one than this are not taken for its typo.
 const LIKENESS: f64 = 0.6;
 
-/// One table of a file while it is read. Every accessor notes its key as known, takes the value out, and reports a
-/// value of the wrong type; [`Section::finish`] reports the keys that nobody asked for.
+/// One table of a file while it is read. Every accessor notes its key as known, takes the value
+/// out, and reports a value of the wrong type; [`Section::finish`] reports the keys that nobody
+/// asked for.
 pub struct Section<'p> {
     file: String,
     path: String,
@@ -299,7 +300,8 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Parses a file's text. The message names line and column, never the text, in which a secret can stand.
+/// Parses a file's text. The message names line and column, never the text, in which a secret can
+/// stand.
 pub fn parse_toml(text: &str) -> Result<Table, String> {
     toml::from_str::<Table>(text).map_err(|error| {
         let at = error

@@ -1,7 +1,7 @@
 //! Conditions and values, written in SQL, translated into the engine's terms.
 //!
-//! Field names: `a.b` is the key `b` of the object under `a`; `"a.b"` is the one key `a.b`. Text stands in single
-//! quotes. What SQL allows and Unisono does not is refused with its place.
+//! Field names: `a.b` is the key `b` of the object under `a`; `"a.b"` is the one key `a.b`. Text
+//! stands in single quotes. What SQL allows and Unisono does not is refused with its place.
 
 use sqlparser::ast::{
     BinaryOperator, Expr as Sql, Function as SqlFunction, FunctionArg, FunctionArgExpr,
@@ -182,7 +182,8 @@ fn condition(sql: &Sql, fields: &mut FieldSet) -> Result<Expr, String> {
     }
 }
 
-/// The parts of `a and b and c`, which the parser nests to the left. A loop, since a chain can be thousands long.
+/// The parts of `a and b and c`, which the parser nests to the left. A loop, since a chain can be
+/// thousands long.
 fn chain<'a>(mut sql: &'a Sql, wanted: &BinaryOperator) -> Vec<&'a Sql> {
     let mut parts = Vec::new();
     while let Sql::BinaryOp { left, op, right } = sql

@@ -74,7 +74,8 @@ impl FieldTree {
             .map_err(|_| RecordState::NotJson)
     }
 
-    /// Sets every cell below this key to missing: the same key came before, and the last one counts.
+    /// Sets every cell below this key to missing: the same key came before, and the last one
+    /// counts.
     fn clear(&self, batch: &mut RecordBatch) {
         for child in &self.children {
             if let Some(column) = child.column {
@@ -157,7 +158,8 @@ impl Child {
                     tree: &self.inner,
                     batch,
                 };
-                // The skipping pass accepts a key with half of a surrogate pair, reading it does not.
+                // The skipping pass accepts a key with half of a surrogate pair, reading it does
+                // not.
                 if inner.deserialize(&mut json).is_err() {
                     self.inner.clear(batch);
                 }

@@ -150,7 +150,8 @@ fn the_depth_of_unused_parts_exhausts_no_stack() {
     assert_eq!(state, RecordState::NotJson);
 }
 
-/// Prints the time per record: `cargo test -p unisono --release decode::tests::speed -- --ignored --nocapture`.
+/// Prints the time per record: `cargo test -p unisono --release decode::tests::speed -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn speed() {

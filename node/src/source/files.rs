@@ -1,7 +1,9 @@
-//! Append-only NDJSON files as lanes: a lane for each file, an offset is the byte position of a line's start.
+//! Append-only NDJSON files as lanes: a lane for each file, an offset is the byte position of a
+//! line's start.
 //!
-//! Only complete lines are given: one without its newline is still being written. What was read once must stay as it
-//! was; a file that was cut short or replaced is an error, never a silent jump.
+//! Only complete lines are given: one without its newline is still being written. What was read
+//! once must stay as it was; a file that was cut short or replaced is an error, never a silent
+//! jump.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -55,7 +57,8 @@ pub enum FileLaneError {
         /// Bytes that were read of it.
         position: u64,
     },
-    /// The offset lies within a line, so the file is not the one that was read before. Stop the feed.
+    /// The offset lies within a line, so the file is not the one that was read before. Stop the
+    /// feed.
     #[error(
         "{path} has no line that starts at byte {offset}: it is not the file that was read before"
     )]
@@ -123,8 +126,8 @@ impl FileLane {
         })
     }
 
-    /// Reads on until about `max_bytes` of complete lines are there, or the file ends. An empty chunk means that
-    /// there is no complete line beyond the last one.
+    /// Reads on until about `max_bytes` of complete lines are there, or the file ends. An empty
+    /// chunk means that there is no complete line beyond the last one.
     ///
     /// # Errors
     /// The file cannot be read, was cut short, or was replaced.
@@ -152,7 +155,8 @@ impl FileLane {
         Ok(chunk)
     }
 
-    /// Gives the unfinished last line as if it were complete: for files that nobody writes any more.
+    /// Gives the unfinished last line as if it were complete: for files that nobody writes any
+    /// more.
     pub fn finish(&mut self, chunk: &mut FileChunk) {
         self.splitter.finish(chunk);
     }

@@ -23,7 +23,10 @@ enum Lines {
     /// A file on disk: the same reader as live.
     File(FileLane),
     /// What can be read once, from its start.
-    Stream { from: Box<dyn Read>, splitter: LineSplitter },
+    Stream {
+        from: Box<dyn Read>,
+        splitter: LineSplitter,
+    },
 }
 
 /// Opens all inputs before any is read: a wrong name is told at once.
@@ -31,8 +34,10 @@ pub fn open_all(files: &[PathBuf]) -> Result<Vec<Input>, CliError> {
     let mut seen = BTreeSet::new();
     for file in files {
         if !seen.insert(file) {
-            return Err(CliError::usage(format!("{} is named twice", file.display()))
-                .hint("its records would count twice; name it once"));
+            return Err(
+                CliError::usage(format!("{} is named twice", file.display()))
+                    .hint("its records would count twice; name it once"),
+            );
         }
     }
     files.iter().map(|file| Input::open(file)).collect()
@@ -59,7 +64,12 @@ impl Input {
                 Lines::stream(File::open(path).map_err(cannot)?)
             }
         };
-        Ok(Self { label, lines, ended: false, looks_compressed: false })
+        Ok(Self {
+            label,
+            lines,
+            ended: false,
+            looks_compressed: false,
+        })
     }
 
     /// The name as the user wrote it.
@@ -77,12 +87,15 @@ impl Input {
         self.looks_compressed
     }
 
-    /// The next lines, about `max_bytes`; at the end of the input, its last line counts without a newline too.
+    /// The next lines, about `max_bytes`; at the end of the input, its last line counts without a
+    /// newline too.
     pub fn read(&mut self, max_bytes: usize) -> Result<FileChunk, CliError> {
         let mut chunk;
         match &mut self.lines {
             Lines::File(lane) => {
-                chunk = lane.read(max_bytes).map_err(|e| CliError::failure(e.to_string()))?;
+                chunk = lane
+                    .read(max_bytes)
+                    .map_err(|e| CliError::failure(e.to_string()))?;
                 if lane.at_end() {
                     lane.finish(&mut chunk);
                     self.ended = true;
@@ -116,6 +129,9 @@ impl Input {
 
 impl Lines {
     fn stream(from: impl Read + 'static) -> Self {
-        Self::Stream { from: Box::new(from), splitter: LineSplitter::new(0) }
+        Self::Stream {
+            from: Box::new(from),
+            splitter: LineSplitter::new(0),
+        }
     }
 }

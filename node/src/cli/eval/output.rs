@@ -15,8 +15,15 @@ use crate::cli::table::{Align, Table};
 /// Writes rows in the chosen format.
 pub enum RowWriter<W: Write> {
     Ndjson(W),
-    Csv { out: W, columns: Columns, headed: bool },
-    Table { table: Table<W>, columns: Columns },
+    Csv {
+        out: W,
+        columns: Columns,
+        headed: bool,
+    },
+    Table {
+        table: Table<W>,
+        columns: Columns,
+    },
 }
 
 /// The names of a row's columns besides start and end.
@@ -41,13 +48,19 @@ struct RowFields<'a> {
 impl Columns {
     fn of(spec: &PipelineSpec) -> Self {
         Self {
-            group: spec.group_by.iter().map(|group| group.name.clone()).collect(),
+            group: spec
+                .group_by
+                .iter()
+                .map(|group| group.name.clone())
+                .collect(),
             values: spec.values.iter().map(|value| value.name.clone()).collect(),
         }
     }
 
     fn headers(&self) -> Vec<(String, Align)> {
-        let left = ["start".to_owned(), "end".to_owned()].into_iter().chain(self.group.clone());
+        let left = ["start".to_owned(), "end".to_owned()]
+            .into_iter()
+            .chain(self.group.clone());
         left.map(|name| (name, Align::Left))
             .chain(self.values.iter().map(|name| (name.clone(), Align::Right)))
             .collect()
@@ -57,7 +70,8 @@ impl Columns {
     fn cells(&self, row: &Row, null: &str) -> io::Result<Vec<String>> {
         let fields: RowFields<'_> = serde_json::from_slice(&row.json)?;
         let of = |map: &BTreeMap<Cow<'_, str>, &RawValue>, name: &String| {
-            map.get(name.as_str()).map_or_else(|| null.to_owned(), |raw| text_of(raw.get(), null))
+            map.get(name.as_str())
+                .map_or_else(|| null.to_owned(), |raw| text_of(raw.get(), null))
         };
         let mut cells = vec![fields.start.into_owned(), fields.end.into_owned()];
         cells.extend(self.group.iter().map(|name| of(&fields.group, name)));
@@ -82,8 +96,15 @@ impl<W: Write> RowWriter<W> {
         let columns = Columns::of(spec);
         match format {
             Format::Ndjson => Self::Ndjson(out),
-            Format::Csv => Self::Csv { out, columns, headed: false },
-            Format::Table => Self::Table { table: Table::new(out, columns.headers()), columns },
+            Format::Csv => Self::Csv {
+                out,
+                columns,
+                headed: false,
+            },
+            Format::Table => Self::Table {
+                table: Table::new(out, columns.headers()),
+                columns,
+            },
         }
     }
 
@@ -94,7 +115,11 @@ impl<W: Write> RowWriter<W> {
                 out.write_all(&row.json)?;
                 out.write_all(b"\n")
             }
-            Self::Csv { out, columns, headed } => {
+            Self::Csv {
+                out,
+                columns,
+                headed,
+            } => {
                 write_header(out, columns, headed)?;
                 write_csv(out, &columns.cells(row, "")?)
             }
@@ -106,7 +131,11 @@ impl<W: Write> RowWriter<W> {
     pub fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Ndjson(out) => out.flush(),
-            Self::Csv { out, columns, headed } => {
+            Self::Csv {
+                out,
+                columns,
+                headed,
+            } => {
                 write_header(out, columns, headed)?;
                 out.flush()
             }
@@ -119,7 +148,11 @@ fn write_header(out: &mut impl Write, columns: &Columns, headed: &mut bool) -> i
     if std::mem::replace(headed, true) {
         return Ok(());
     }
-    let names: Vec<String> = columns.headers().into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> = columns
+        .headers()
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     write_csv(out, &names)
 }
 

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Longest line in bytes. Of a longer one only that much is given, so that it is no JSON and becomes a dead letter:
-/// one line must not take all memory.
+/// Longest line in bytes. Of a longer one only that much is given, so that it is no JSON and
+/// becomes a dead letter: one line must not take all memory.
 pub const MAX_LINE: usize = 1 << 20;
 
 /// Lines in the order of their offsets.
