@@ -1,0 +1,130 @@
+//! Records that could not be used: counted by reason, and the first of each tick shown.
+
+use crate::record::RecordState;
+
+/// Most dead letters of one pipeline that one tick writes; the others are only counted.
+pub const MOST_PER_TICK: usize = 1000;
+/// How many bytes of a payload a dead letter shows.
+pub const EXCERPT_BYTES: usize = 256;
+
+/// Why a record could not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// All windows of its time were complete without it.
+    Late,
+    /// Its time is further ahead of agreed time than the pipeline allows.
+    Future,
+    /// It has no time, or none that can be used.
+    BadTime,
+    /// No payload: a tombstone.
+    NullPayload,
+    /// A payload of no bytes.
+    EmptyPayload,
+    /// It begins with a byte order mark.
+    ByteOrderMark,
+    /// Not UTF-8.
+    NotUtf8,
+    /// Not JSON.
+    NotJson,
+    /// JSON, but not an object.
+    NotAnObject,
+}
+
+impl Reason {
+    /// All reasons, in a fixed order.
+    pub const ALL: [Self; 9] = [
+        Self::Late,
+        Self::Future,
+        Self::BadTime,
+        Self::NullPayload,
+        Self::EmptyPayload,
+        Self::ByteOrderMark,
+        Self::NotUtf8,
+        Self::NotJson,
+        Self::NotAnObject,
+    ];
+
+    /// The name in a dead letter and in counters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            Self::Future => "future",
+            Self::BadTime => "bad_time",
+            Self::NullPayload => "null_payload",
+            Self::EmptyPayload => "empty_payload",
+            Self::ByteOrderMark => "byte_order_mark",
+            Self::NotUtf8 => "not_utf8",
+            Self::NotJson => "not_json",
+            Self::NotAnObject => "not_an_object",
+        }
+    }
+
+    /// Why a record that was not decoded is a dead letter; `None` if it was.
+    pub(crate) fn of_state(state: RecordState) -> Option<Self> {
+        match state {
+            RecordState::Decoded => None,
+            RecordState::NullPayload => Some(Self::NullPayload),
+            RecordState::EmptyPayload => Some(Self::EmptyPayload),
+            RecordState::ByteOrderMark => Some(Self::ByteOrderMark),
+            RecordState::NotUtf8 => Some(Self::NotUtf8),
+            RecordState::NotJson => Some(Self::NotJson),
+            RecordState::NotAnObject => Some(Self::NotAnObject),
+        }
+    }
+}
+
+/// How many dead letters there were, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReasonCounts([u64; Reason::ALL.len()]);
+
+impl ReasonCounts {
+    /// The number for one reason.
+    #[must_use]
+    pub fn get(&self, reason: Reason) -> u64 {
+        self.0[reason as usize]
+    }
+
+    /// Each reason with its number, in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::ALL
+            .into_iter()
+            .map(|reason| (reason, self.get(reason)))
+    }
+
+    /// All dead letters.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub(crate) fn add(&mut self, reason: Reason, number: u64) {
+        self.0[reason as usize] += number;
+    }
+}
+
+/// One record that could not be used.
+#[derive(Clone, Debug)]
+pub(crate) struct DeadLetter {
+    pub(crate) offset: i64,
+    pub(crate) reason: Reason,
+    /// The first bytes of the payload, as they were.
+    pub(crate) excerpt: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_counter() {
+        let mut counts = ReasonCounts::default();
+        for (at, reason) in Reason::ALL.into_iter().enumerate() {
+            counts.add(reason, at as u64 + 1);
+        }
+        for (at, (reason, number)) in counts.iter().enumerate() {
+            assert_eq!((reason, number), (Reason::ALL[at], at as u64 + 1));
+        }
+        assert_eq!(counts.total(), 45);
+    }
+}

@@ -1,0 +1,105 @@
+//! A pipeline's definition, prepared for the loop over records.
+
+use crate::record::{Cell, RecordBatch};
+use crate::spec::{Column, Function, PipelineSpec};
+use crate::value::Input;
+
+/// One field that values are computed from; fetched once for each record, however many values use it.
+#[derive(Debug)]
+struct InputField {
+    column: Column,
+    /// Some value needs a number there.
+    numeric: bool,
+}
+
+/// Which fields feed which values.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    fields: Vec<InputField>,
+    /// For each value, its field's place in `fields`; `None`: it counts every record.
+    value_fields: Vec<Option<usize>>,
+    /// Columns of the group that no value uses: their unusable cells are counted apart.
+    group_only: Vec<Column>,
+}
+
+/// What a record holds in the fields of a [`Plan`]; its memory is used again for the next record.
+#[derive(Debug, Default)]
+pub(crate) struct Inputs(Vec<Input>);
+
+impl Plan {
+    pub(crate) fn new(spec: &PipelineSpec) -> Self {
+        let mut fields: Vec<InputField> = Vec::new();
+        let mut value_fields = Vec::with_capacity(spec.values.len());
+        for value in &spec.values {
+            let (column, numeric) = match value.function {
+                Function::CountAll => {
+                    value_fields.push(None);
+                    continue;
+                }
+                Function::Count(column) => (column, false),
+                Function::Sum(column)
+                | Function::Avg(column)
+                | Function::Min(column)
+                | Function::Max(column) => (column, true),
+            };
+            let at = fields
+                .iter()
+                .position(|field| field.column == column)
+                .unwrap_or_else(|| {
+                    fields.push(InputField {
+                        column,
+                        numeric: false,
+                    });
+                    fields.len() - 1
+                });
+            fields[at].numeric |= numeric;
+            value_fields.push(Some(at));
+        }
+        let mut group_only: Vec<Column> = spec.group_by.iter().map(|group| group.column).collect();
+        group_only.retain(|&column| !fields.iter().any(|field| field.column == column));
+        group_only.sort_unstable();
+        group_only.dedup();
+        Self {
+            fields,
+            value_fields,
+            group_only,
+        }
+    }
+
+    /// Reads the fields of record `index`; gives how many of them are unusable: arrays, objects and numbers beyond the limits anywhere, texts
+    /// and booleans where a number is needed. A field counts once, however many values use it.
+    #[inline]
+    pub(crate) fn read(&self, batch: &RecordBatch, index: usize, inputs: &mut Inputs) -> u64 {
+        let mut bad = 0;
+        inputs.0.clear();
+        for field in &self.fields {
+            let input = match batch.cell(index, field.column) {
+                Cell::Missing | Cell::Null => Input::Null,
+                Cell::Number(number) => Input::Number(number),
+                Cell::Text(_) | Cell::Bool(_) => {
+                    bad += u64::from(field.numeric);
+                    Input::Other
+                }
+                Cell::Bad => {
+                    bad += 1;
+                    Input::Null
+                }
+            };
+            inputs.0.push(input);
+        }
+        for &column in &self.group_only {
+            bad += u64::from(batch.cell(index, column) == Cell::Bad);
+        }
+        bad
+    }
+
+    /// What value `value` takes in of the record.
+    #[inline]
+    pub(crate) fn input(&self, value: usize, inputs: &Inputs) -> Input {
+        match self.value_fields[value] {
+            Some(field) => inputs.0[field],
+            // Anything but null: the record itself is counted.
+            None => Input::Other,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Rows and dead letters as JSON: the bytes that everyone sees, the same on every replica.
+
+use std::ops::Range;
+
+use crate::dead_letter::DeadLetter;
+use crate::group::{GroupValue, split_value};
+use crate::row::Seq;
+use crate::spec::{PipelineSpec, Timestamp};
+use crate::timestamp;
+use crate::value::Accumulator;
+
+/// What a row shows.
+pub(crate) struct RowContent<'a> {
+    /// `None` while the window is open.
+    pub(crate) seq: Option<Seq>,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    /// The group's key.
+    pub(crate) key: &'a [u8],
+    pub(crate) values: &'a [Accumulator],
+}
+
+/// The JSON of a row, and where in it the value of `group` lies.
+pub(crate) fn row(spec: &PipelineSpec, content: &RowContent<'_>) -> (Vec<u8>, Range<usize>) {
+    let mut out = Vec::with_capacity(192 + 48 * spec.values.len());
+    out.extend_from_slice(b"{\"pipeline\":");
+    write_text(&spec.name, &mut out);
+    out.extend_from_slice(b",\"seq\":");
+    match content.seq {
+        Some(seq) => out.extend_from_slice(seq.0.to_string().as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"revision\":0,\"start\":\"");
+    timestamp::write_to(content.start, &mut out);
+    out.extend_from_slice(b"\",\"end\":\"");
+    timestamp::write_to(content.end, &mut out);
+    out.extend_from_slice(b"\",\"group\":");
+    let group_start = out.len();
+    write_group(spec, content.key, &mut out);
+    let group = group_start..out.len();
+    out.extend_from_slice(b",\"values\":{");
+    for (at, (value, spec)) in content.values.iter().zip(&spec.values).enumerate() {
+        write_name(at, &spec.name, &mut out);
+        value.write_to(&mut out);
+    }
+    out.extend_from_slice(b"}}");
+    (out, group)
+}
+
+/// The JSON of a dead letter.
+pub(crate) fn dead_letter(pipeline: &str, seq: Seq, lane: &str, letter: &DeadLetter) -> Vec<u8> {
+    let mut out = Vec::with_capacity(128 + letter.excerpt.len());
+    out.extend_from_slice(b"{\"pipeline\":");
+    write_text(pipeline, &mut out);
+    out.extend_from_slice(format!(",\"seq\":{},\"lane\":", seq.0).as_bytes());
+    write_text(lane, &mut out);
+    let reason = letter.reason.name();
+    let middle = format!(
+        ",\"offset\":{},\"reason\":\"{reason}\",\"excerpt\":",
+        letter.offset
+    );
+    out.extend_from_slice(middle.as_bytes());
+    write_text(&String::from_utf8_lossy(&letter.excerpt), &mut out);
+    out.push(b'}');
+    out
+}
+
+fn write_group(spec: &PipelineSpec, key: &[u8], out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut rest = key;
+    for (at, field) in spec.group_by.iter().enumerate() {
+        write_name(at, &field.name, out);
+        // Keys are written by the engine, and checked when they come from a checkpoint.
+        let (value, after) = split_value(rest).unwrap_or((GroupValue::Null, &[]));
+        rest = after;
+        match value {
+            GroupValue::Null => out.extend_from_slice(b"null"),
+            GroupValue::Bool(true) => out.extend_from_slice(b"true"),
+            GroupValue::Bool(false) => out.extend_from_slice(b"false"),
+            GroupValue::Number(number) => number.write_to(out),
+            GroupValue::Text(text) => write_text(&text, out),
+        }
+    }
+    out.push(b'}');
+}
+
+fn write_name(at: usize, name: &str, out: &mut Vec<u8>) {
+    if at > 0 {
+        out.push(b',');
+    }
+    write_text(name, out);
+    out.push(b':');
+}
+
+/// Appends a JSON string. What JSON lets stand for itself does.
+pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in text.as_bytes() {
+        match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_escaped_as_json_asks() {
+        let mut out = Vec::new();
+        write_text("a\"b\\c\nd\u{1}é\u{2028}\u{7f}", &mut out);
+        let expected = "\"a\\\"b\\\\c\\nd\\u0001é\u{2028}\u{7f}\"";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_dead_letter_shows_what_it_can_of_broken_bytes() {
+        let letter = DeadLetter {
+            offset: 123,
+            reason: crate::dead_letter::Reason::NotUtf8,
+            excerpt: b"{\"a\":\xff".to_vec(),
+        };
+        let json = dead_letter("dns", Seq(4), "dns/0", &letter);
+        let expected = "{\"pipeline\":\"dns\",\"seq\":4,\"lane\":\"dns/0\",\"offset\":123,\
+                        \"reason\":\"not_utf8\",\"excerpt\":\"{\\\"a\\\":\u{fffd}\"}";
+        assert_eq!(String::from_utf8(json).unwrap(), expected);
+    }
+}

@@ -1,0 +1,102 @@
+//! Counters of a pipeline: nothing is dropped without being counted.
+
+use crate::checkpoint::codec::{Fault, Reader, Writer};
+use crate::dead_letter::{Reason, ReasonCounts};
+use crate::row::{Digest, Seq};
+use crate::spec::Timestamp;
+
+/// What became of the records. Every record is counted once among `counted`, `filtered` and `dead_letters`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Records taken in.
+    pub records: u64,
+    /// Records that count in at least one window.
+    pub counted: u64,
+    /// Records that `where` did not select.
+    pub filtered: u64,
+    /// Of the counted ones, those that were late for some of their windows.
+    pub partly_late: u64,
+    /// Fields of counted records that could not be used, once for each record and field; they count as null.
+    pub bad_fields: u64,
+    /// Records that could not be used, by reason.
+    pub dead_letters: ReasonCounts,
+}
+
+impl Counters {
+    /// Adds another lane's counters.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.records += other.records;
+        self.counted += other.counted;
+        self.filtered += other.filtered;
+        self.partly_late += other.partly_late;
+        self.bad_fields += other.bad_fields;
+        for (reason, number) in other.dead_letters.iter() {
+            self.dead_letters.add(reason, number);
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        for number in [
+            self.records,
+            self.counted,
+            self.filtered,
+            self.partly_late,
+            self.bad_fields,
+        ] {
+            out.unsigned(number);
+        }
+        for (_, number) in self.dead_letters.iter() {
+            out.unsigned(number);
+        }
+    }
+
+    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
+        let mut counters = Self {
+            records: input.unsigned()?,
+            counted: input.unsigned()?,
+            filtered: input.unsigned()?,
+            partly_late: input.unsigned()?,
+            bad_fields: input.unsigned()?,
+            dead_letters: ReasonCounts::default(),
+        };
+        for reason in Reason::ALL {
+            counters.dead_letters.add(reason, input.unsigned()?);
+        }
+        Ok(counters)
+    }
+}
+
+/// How a pipeline stands at the end of a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PipelineStats {
+    /// Records taken in.
+    pub records: u64,
+    /// Records that count in at least one window.
+    pub counted: u64,
+    /// Records that `where` did not select.
+    pub filtered: u64,
+    /// Records that were late for all their windows: also among the dead letters.
+    pub late: u64,
+    /// Records that were late for some of their windows and count in the others.
+    pub partly_late: u64,
+    /// Fields that could not be used, once for each counted record and field.
+    pub bad_fields: u64,
+    /// Records that could not be used, by reason: exact, also where not all were written.
+    pub dead_letters: ReasonCounts,
+    /// Dead letters that were only counted, not written.
+    pub dead_letters_suppressed: u64,
+    /// How far event time has come at the last tick; `None` while unknown.
+    pub watermark: Option<Timestamp>,
+    /// Windows that end here or before are closed; `None` before the first watermark.
+    pub closed_through: Option<Timestamp>,
+    /// Windows with data that are not closed.
+    pub open_windows: u64,
+    /// Groups in memory, over all lanes and panes.
+    pub open_groups: u64,
+    /// The number that the next row will have.
+    pub next_row_seq: Seq,
+    /// The digest up to the last row.
+    pub row_digest: Digest,
+    /// The number that the next dead letter will have.
+    pub next_dead_letter_seq: Seq,
+}
