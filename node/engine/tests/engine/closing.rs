@@ -1,0 +1,163 @@
+//! When windows close: watermarks, silent lanes, wrong clocks.
+
+use unisono_engine::spec::{CloseSpec, PipelineSpec, Timestamp};
+
+use crate::timeline::{PIPELINE, Player, check, grouped, idle, lag, only_values_above_zero, plain};
+
+#[test]
+fn the_slowest_lane_holds_the_window_open() {
+    check(plain(), "p0@3=1 p0@30=1 tick p1@4=2 tick", "");
+    check(
+        plain(),
+        "p0@3=1 p0@30=1 tick p1@4=2 p1@16=9 tick",
+        "[0,10) n=2 sum=3",
+    );
+}
+
+#[test]
+fn a_record_far_ahead_of_agreed_time_is_a_dead_letter_and_moves_nothing() {
+    let spec = PipelineSpec {
+        max_future_ms: Some(300_000),
+        ..lag(plain(), 5)
+    };
+    let timeline = "p0@0=1 p0@1=1 p0@7200=1 p0@2=1 p0@3=1 tick@10 p0@30=1 tick@40";
+    check(
+        spec,
+        timeline,
+        "!future p0#2; [0,10) n=4 sum=4; [10,20) n=0 sum=null",
+    );
+}
+
+#[test]
+fn one_wrong_clock_does_not_make_the_others_late() {
+    let close = CloseSpec {
+        lag_ms: 0,
+        records: 2,
+        idle_ms: Some(10_000),
+    };
+    let spec = PipelineSpec { close, ..grouped() };
+    let mut timeline = String::from("p0@1:a=1 p0@11:a=1 p0@86400:a=1 ");
+    (12..22).for_each(|second| timeline += &format!("p0@{second}:a=1 "));
+    timeline += "tick@30 ";
+    (31..60).for_each(|second| timeline += &format!("tick@{second}:p0 "));
+    // Ten right ones and the far one; idleness carries the watermark to agreed time, not to the far window.
+    let expected = "[0,10) a n=1 sum=1; [10,20) a n=9 sum=9; [20,30) a n=2 sum=2";
+    check(spec, &timeline, expected);
+}
+
+#[test]
+fn the_minimum_over_no_lanes_is_unknown() {
+    let spec = idle(plain(), 5);
+    check(
+        spec,
+        "tick@1 tick@100 +p0 p0@3=1 tick@101 p0@19=1 tick@102",
+        "[0,10) n=1 sum=1",
+    );
+}
+
+#[test]
+fn a_lane_that_was_always_empty_becomes_idle() {
+    let mut timeline = String::from("p0@3=1 p0@13=1 tick@100:p1 ");
+    (101..105).for_each(|second| timeline += &format!("p0@{}=1 tick@{second}:p1 ", second - 87));
+    check(idle(plain(), 5), &timeline, "");
+    timeline += "p0@19=1 tick@105:p1";
+    check(idle(plain(), 5), &timeline, "[0,10) n=1 sum=1");
+}
+
+#[test]
+fn silence_for_ever_closes_by_agreed_time() {
+    let mut timeline = String::from("p0@1=1 p0@2=1 p0@3=1 tick@4 ");
+    (5..14).for_each(|second| timeline += &format!("tick@{second}:p0 "));
+    check(
+        idle(lag(grouped(), 2), 5),
+        &timeline,
+        "[0,10) null n=3 sum=3",
+    );
+}
+
+#[test]
+fn time_without_evidence_closes_nothing() {
+    let spec = || idle(plain(), 5);
+    let start = "p0@1=1 tick@2 ";
+    let unseen: String = (3..100).map(|second| format!("tick@{second} ")).collect();
+    check(spec(), &(start.to_owned() + &unseen), "");
+    // An outage of a day between two ticks counts for a second.
+    check(
+        spec(),
+        "p0@1=1 tick@2 tick@86402:p0 tick@86403:p0 tick@86404:p0 tick@86405:p0",
+        "",
+    );
+}
+
+#[test]
+fn nothing_becomes_idle_without_agreed_time() {
+    check(
+        idle(plain(), 1),
+        "p0@1=1 p1@2=1 tick p0@30=1 tick tick tick tick",
+        "",
+    );
+}
+
+#[test]
+fn the_watermark_follows_filtered_records_too() {
+    let spec = PipelineSpec {
+        filter: only_values_above_zero(),
+        ..plain()
+    };
+    check(
+        spec,
+        "p0@1=1 p0@2=-5 p0@3 p0@12=-1 tick",
+        "[0,10) n=1 sum=1",
+    );
+}
+
+#[test]
+fn before_the_first_record_watermark_and_frontier_are_unknown() {
+    let mut player = Player::new(plain(), &["p0"]);
+    let stats = player.engine.stats(PIPELINE).unwrap();
+    assert_eq!((stats.watermark, stats.closed_through), (None, None));
+    player.play("p0@3=1 p0@2=1 tick");
+    let stats = player.engine.stats(PIPELINE).unwrap();
+    assert_eq!(stats.watermark, Some(Timestamp(3000)));
+    assert_eq!(
+        (stats.open_windows, stats.open_groups, stats.records),
+        (1, 1, 2)
+    );
+}
+
+#[test]
+fn windows_have_the_same_bounds_whenever_a_process_starts() {
+    check(
+        plain(),
+        "p0@-3=1 p0@3=1 p0@13=1 tick finish",
+        "[-10,0) n=1 sum=1; [0,10) n=1 sum=1; [10,20) n=1 sum=1",
+    );
+}
+
+#[test]
+fn groups_vanish_when_their_windows_close() {
+    let mut player = Player::new(grouped(), &["p0"]);
+    for minute in 0..50 {
+        let records: String = (0..100)
+            .map(|group| format!("p0@{}:g{minute}x{group}=1 ", minute * 10))
+            .collect();
+        player.play(&(records + "tick"));
+        assert_eq!(player.engine.stats(PIPELINE).unwrap().open_groups, 100);
+    }
+    player.play("finish");
+    let stats = player.engine.stats(PIPELINE).unwrap();
+    assert_eq!(
+        (stats.open_groups, stats.open_windows, stats.next_row_seq.0),
+        (0, 0, 5000)
+    );
+}
+
+#[test]
+fn a_record_of_1970_does_not_make_a_million_empty_windows() {
+    let mut player = Player::new(plain(), &["p0"]);
+    player.play("p0@0=1 p0@1521911720=1 tick finish");
+    let results = player.results();
+    assert_eq!(results.split("; ").count(), 1002);
+    assert!(results.starts_with("[0,10) n=1 sum=1; [10,20) n=0 sum=null; "));
+    assert!(results.ends_with("[10000,10010) n=0 sum=null; [1521911720,1521911730) n=1 sum=1"));
+}

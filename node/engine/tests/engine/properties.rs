@@ -1,0 +1,261 @@
+//! What must hold for any input: how records are split into ticks, how lanes interleave and when a replica restarts decide nothing.
+
+use std::collections::BTreeMap;
+
+use unisono_engine::FeedEngine;
+use unisono_engine::decimal::Decimal;
+use unisono_engine::record::{RecordBatch, RecordState};
+use unisono_engine::row::{Row, StreamKind, StreamOutput};
+use unisono_engine::spec::{CloseSpec, LaneId, PipelineSpec, Timestamp};
+
+use crate::timeline::{
+    COLUMNS, GROUP, PIPELINE, TIME, VALUE, grouped, only_values_above_zero, plain, window,
+};
+
+/// A small generator; its seed names the case.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % bound
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Event {
+    second: i64,
+    group: u64,
+    value: i64,
+}
+
+struct Case {
+    spec: PipelineSpec,
+    lanes: Vec<Vec<Event>>,
+}
+
+fn case(seed: u64) -> Case {
+    let mut random = Random(seed * 2 + 1);
+    let mut spec = if random.below(3) == 0 {
+        plain()
+    } else {
+        grouped()
+    };
+    let (size, slide) = [(10, 10), (30, 10), (60, 5)][random.below(3) as usize];
+    spec.window = window(size, slide);
+    spec.close = CloseSpec {
+        lag_ms: random.below(20) as i64 * 1000,
+        records: 1 + random.below(4) as usize,
+        idle_ms: Some(3000),
+    };
+    if random.below(2) == 0 {
+        spec.filter = only_values_above_zero();
+    }
+    let lanes = (0..1 + random.below(3))
+        .map(|_| events(&mut random))
+        .collect();
+    Case { spec, lanes }
+}
+
+fn events(random: &mut Random) -> Vec<Event> {
+    let mut now = -200;
+    let mut event = |_| {
+        now += random.below(6) as i64;
+        if random.below(60) == 0 {
+            now += 20_000;
+        }
+        let second = now - random.below(50) as i64;
+        Event {
+            second,
+            group: random.below(4),
+            value: random.below(10) as i64 - 3,
+        }
+    };
+    (0..120).map(&mut event).collect()
+}
+
+fn batch(events: &[Event]) -> RecordBatch {
+    let mut batch = RecordBatch::new(COLUMNS);
+    for (offset, event) in events.iter().enumerate() {
+        batch.push(offset as i64, None, RecordState::Decoded, b"{}");
+        batch.set_number(TIME, Decimal::from_i64(event.second));
+        batch.set_text(GROUP, &format!("g{}", event.group));
+        batch.set_number(VALUE, Decimal::from_i64(event.value));
+    }
+    batch
+}
+
+fn engine(case: &Case) -> FeedEngine {
+    let mut engine = FeedEngine::new();
+    engine.add_pipeline(PIPELINE, case.spec.clone());
+    for lane in 0..case.lanes.len() {
+        engine.add_lane(format!("l/{lane}"));
+    }
+    engine
+}
+
+fn take(outputs: Vec<StreamOutput>, kind: StreamKind, rows: &mut Vec<Row>) {
+    let wanted = outputs
+        .into_iter()
+        .filter(|output| output.stream.kind == kind);
+    rows.extend(wanted.flat_map(|output| output.rows));
+}
+
+/// All rows, with the records in ticks of at most `most` records of each lane, drawn anew for each.
+fn rows_split(case: &Case, random: &mut Random, most: u64) -> Vec<Row> {
+    let mut engine = engine(case);
+    let batches: Vec<RecordBatch> = case.lanes.iter().map(|lane| batch(lane)).collect();
+    let mut taken = vec![0; batches.len()];
+    let mut rows = Vec::new();
+    while taken
+        .iter()
+        .zip(&batches)
+        .any(|(&taken, batch)| taken < batch.len())
+    {
+        let mut tick = engine.begin(None);
+        let first = random.below(batches.len() as u64) as usize;
+        for at in 0..batches.len() {
+            let lane = (first + at) % batches.len();
+            let to = (taken[lane] + random.below(most + 1) as usize).min(batches[lane].len());
+            let middle = taken[lane] + random.below((to - taken[lane]) as u64 + 1) as usize;
+            let id = LaneId(lane as u32);
+            tick.absorb(id, &batches[lane], taken[lane]..middle);
+            tick.absorb(id, &batches[lane], middle..to);
+            taken[lane] = to;
+        }
+        take(tick.close(&[]), StreamKind::Rows, &mut rows);
+        if random.below(10) == 0 {
+            let specs = vec![(PIPELINE, case.spec.clone())];
+            engine = FeedEngine::restore(&engine.checkpoint(), specs).unwrap();
+        }
+    }
+    take(engine.finish(), StreamKind::Rows, &mut rows);
+    rows
+}
+
+#[test]
+fn ticks_interleaving_and_restarts_decide_no_row() {
+    for seed in 0..150 {
+        let case = case(seed);
+        let mut random = Random(seed + 1000);
+        let whole = rows_split(&case, &mut random, 1_000_000);
+        for most in [1, 3, 20, 60] {
+            let split = rows_split(&case, &mut random, most);
+            assert_eq!(split, whole, "seed {seed}, most {most}");
+        }
+        let numbers: Vec<u64> = whole.iter().map(|row| row.seq.0).collect();
+        assert_eq!(numbers, (0..whole.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+/// Per window end and group: count and sum, worked out record by record.
+fn reference(case: &Case) -> BTreeMap<(i64, u64), (u64, i64)> {
+    let (size, slide) = (case.spec.window.size_ms(), case.spec.window.slide_ms());
+    let mut windows = BTreeMap::new();
+    for lane in &case.lanes {
+        let mut seen: Vec<i64> = Vec::new();
+        for event in lane {
+            let time = event.second * 1000;
+            seen.sort_unstable_by(|left, right| right.cmp(left));
+            let nth = seen.get(case.spec.close.records - 1);
+            let watermark = nth.map_or(i64::MIN, |nth| nth - case.spec.close.lag_ms);
+            seen.push(time);
+            if case.spec.filter.is_some() && event.value <= 0 {
+                continue;
+            }
+            let mut end = (time.div_euclid(slide) + 1) * slide;
+            while end - size <= time {
+                if end > watermark {
+                    let group = if case.spec.group_by.is_empty() {
+                        0
+                    } else {
+                        event.group
+                    };
+                    let entry: &mut (u64, i64) = windows.entry((end, group)).or_default();
+                    entry.0 += 1;
+                    entry.1 += event.value;
+                }
+                end += slide;
+            }
+        }
+    }
+    windows
+}
+
+#[test]
+fn rows_are_those_of_a_plain_count() {
+    for seed in 0..150 {
+        let case = case(seed);
+        let rows = rows_split(&case, &mut Random(seed + 1), 7);
+        let shown: Vec<String> = rows
+            .iter()
+            .map(|row| {
+                let json = std::str::from_utf8(&row.json).unwrap();
+                let group = &json[row.group.clone()];
+                format!(
+                    "{} {group} {}",
+                    row.end.0,
+                    json.split_once("\"values\":").unwrap().1
+                )
+            })
+            // Rows of empty windows.
+            .filter(|row| !row.contains("\"n\":0,"))
+            .collect();
+        let expected: Vec<String> = reference(&case)
+            .iter()
+            .map(|((end, group), (n, sum))| {
+                let is_grouped = !case.spec.group_by.is_empty();
+                let group = if is_grouped {
+                    format!("{{\"g\":\"g{group}\"}}")
+                } else {
+                    "{}".into()
+                };
+                format!("{end} {group} {{\"n\":{n},\"sum\":{sum}}}}}")
+            })
+            .collect();
+        assert_eq!(shown, expected, "seed {seed}");
+    }
+}
+
+/// Everything that comes out of ticks with agreed time, idle lanes and late records, restored after each tick or never.
+fn timed(case: &Case, restores: bool) -> (Vec<Row>, Vec<Row>, Vec<u8>) {
+    let mut random = Random(77);
+    let mut engine = engine(case);
+    let batches: Vec<RecordBatch> = case.lanes.iter().map(|lane| batch(lane)).collect();
+    let mut taken = vec![0; batches.len()];
+    let (mut rows, mut letters) = (Vec::new(), Vec::new());
+    for step in 0..200_i64 {
+        let mut tick = engine.begin(Some(Timestamp(-200_000 + step * 700)));
+        let mut at_end = Vec::new();
+        for (lane, batch) in batches.iter().enumerate() {
+            let id = LaneId(lane as u32);
+            if random.below(4) == 0 {
+                at_end.push(id);
+                continue;
+            }
+            let to = (taken[lane] + random.below(3) as usize).min(batch.len());
+            tick.absorb(id, batch, taken[lane]..to);
+            taken[lane] = to;
+        }
+        let outputs = tick.close(&at_end);
+        take(outputs.clone(), StreamKind::Rows, &mut rows);
+        take(outputs, StreamKind::DeadLetters, &mut letters);
+        if restores {
+            let specs = vec![(PIPELINE, case.spec.clone())];
+            engine = FeedEngine::restore(&engine.checkpoint(), specs).unwrap();
+        }
+    }
+    (rows, letters, engine.checkpoint())
+}
+
+#[test]
+fn a_restart_after_any_tick_changes_nothing() {
+    for seed in 0..40 {
+        let mut case = case(seed);
+        case.spec.max_future_ms = Some(300_000);
+        assert_eq!(timed(&case, true), timed(&case, false), "seed {seed}");
+    }
+}
