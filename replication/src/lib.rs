@@ -3,5 +3,20 @@
 //! openraft is named only under `raft`. What the log says is [`command`]; what follows from it is [`machine`].
 
 pub mod command;
+mod cursor;
+mod error;
+mod gossip;
+mod handle;
+mod identity;
 pub mod machine;
+mod raft;
+mod snapshots;
 pub mod tick;
+mod view;
+
+pub use cursor::{CursorEvent, LogCursor, Position};
+pub use error::{CheckpointError, HandOverError, LogError, ProposeError, StartError};
+pub use gossip::PeerStatus;
+pub use handle::{Replica, ReplicaConfig};
+pub use snapshots::{IncomingSnapshot, Snapshots, StoredSnapshot};
+pub use view::{Role, View};

@@ -1,0 +1,162 @@
+//! What replicas tell each other beside Raft: who they are, whether they have a cluster, their clocks, their status.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::raft::types::{decode, encode};
+
+/// How often each peer is asked.
+const EVERY: Duration = Duration::from_millis(200);
+/// How long an answer may take.
+const WITHIN: Duration = Duration::from_millis(500);
+/// What was heard longer ago counts no more when a cluster is made.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// What a replica says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Told {
+    version: u8,
+    number: u16,
+    pub(crate) node_id: u64,
+    pub(crate) in_cluster: bool,
+    wall_ms: f64,
+    status: Vec<u8>,
+}
+
+const VERSION: u8 = 1;
+
+/// What was heard of a peer last.
+#[derive(Clone, Debug)]
+pub struct PeerStatus {
+    pub number: u16,
+    /// What its node gave to [`crate::Replica::set_status`].
+    pub status: Vec<u8>,
+    pub received: Instant,
+    /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long; `None` until it has
+    /// answered a question of ours.
+    pub clock_offset_ms: Option<f64>,
+}
+
+#[derive(Clone)]
+struct Heard {
+    told: Told,
+    received: Instant,
+    clock_offset_ms: Option<f64>,
+}
+
+/// What is known of all, oneself among them.
+pub(crate) struct Gossip {
+    own: Mutex<Told>,
+    heard: Mutex<BTreeMap<u16, Heard>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wall_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1000.0
+}
+
+impl Gossip {
+    pub(crate) fn new(number: u16, node_id: u64, in_cluster: bool) -> Self {
+        let (status, wall_ms) = (Vec::new(), 0.0);
+        let own = Told { version: VERSION, number, node_id, in_cluster, wall_ms, status };
+        Self { own: Mutex::new(own), heard: Mutex::default() }
+    }
+
+    /// What to say of oneself now.
+    pub(crate) fn own(&self) -> Told {
+        Told { wall_ms: wall_ms(), ..lock(&self.own).clone() }
+    }
+
+    pub(crate) fn set_status(&self, status: Vec<u8>) {
+        lock(&self.own).status = status;
+    }
+
+    pub(crate) fn set_in_cluster(&self) {
+        lock(&self.own).in_cluster = true;
+    }
+
+    /// Notes what a peer said; `offset` if it was an answer, so that the clocks can be compared.
+    pub(crate) fn hear(&self, told: Told, offset: Option<f64>) {
+        if told.version != VERSION || told.number == lock(&self.own).number {
+            return;
+        }
+        let mut heard = lock(&self.heard);
+        let before = heard.get(&told.number).and_then(|heard| heard.clock_offset_ms);
+        let clock_offset_ms = offset.or(before);
+        heard.insert(told.number, Heard { told, received: Instant::now(), clock_offset_ms });
+    }
+
+    pub(crate) fn peers(&self) -> Vec<PeerStatus> {
+        let heard = lock(&self.heard);
+        let status = |(&number, heard): (&u16, &Heard)| PeerStatus {
+            number,
+            status: heard.told.status.clone(),
+            received: heard.received,
+            clock_offset_ms: heard.clock_offset_ms,
+        };
+        heard.iter().map(status).collect()
+    }
+
+    /// What each peer said lately.
+    pub(crate) fn fresh(&self) -> BTreeMap<u16, Told> {
+        let heard = lock(&self.heard);
+        let fresh = heard.iter().filter(|(_, heard)| heard.received.elapsed() < FRESH);
+        fresh.map(|(&number, heard)| (number, heard.told.clone())).collect()
+    }
+}
+
+/// Asks all peers again and again, each by a task of its own: one that is gone does not delay the others.
+pub(crate) fn ask_all(
+    gossip: &Arc<Gossip>,
+    client: &reqwest::Client,
+    peers: &BTreeMap<u16, String>,
+) {
+    let own = gossip.own().number;
+    for (_, address) in peers.iter().filter(|(number, _)| **number != own) {
+        let (gossip, client) = (Arc::clone(gossip), client.clone());
+        let url = format!("http://{address}/gossip");
+        tokio::spawn(async move {
+            loop {
+                if let Some((told, offset)) = ask(&gossip, &client, &url).await {
+                    gossip.hear(told, Some(offset));
+                }
+                tokio::time::sleep(EVERY).await;
+            }
+        });
+    }
+}
+
+async fn ask(gossip: &Gossip, client: &reqwest::Client, url: &str) -> Option<(Told, f64)> {
+    let body = encode(&gossip.own()).ok()?;
+    let asked = wall_ms();
+    let answer = client.post(url).body(body).timeout(WITHIN).send().await.ok()?;
+    let body = answer.error_for_status().ok()?.bytes().await.ok()?;
+    let answered = wall_ms();
+    let told: Told = decode(&body).ok()?;
+    let offset = told.wall_ms - f64::midpoint(asked, answered);
+    Some((told, offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_does_not_hear_itself_nor_another_version() {
+        let gossip = Gossip::new(1, 11, false);
+        gossip.hear(gossip.own(), None);
+        let peer = Gossip::new(2, 22, true);
+        gossip.hear(Told { version: 9, ..peer.own() }, None);
+        assert!(gossip.peers().is_empty());
+        gossip.hear(peer.own(), Some(5.0));
+        gossip.hear(peer.own(), None);
+        assert_eq!(gossip.peers()[0].clock_offset_ms, Some(5.0));
+        assert_eq!(gossip.fresh()[&2].node_id, 22);
+    }
+}

@@ -1,0 +1,113 @@
+//! A replica of the agreed log, as the node uses it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::cursor::{LogCursor, Position};
+use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
+use crate::gossip::PeerStatus;
+use crate::raft::runtime::Inner;
+use crate::snapshots::Snapshots;
+use crate::view::View;
+
+/// What a replica is told.
+pub struct ReplicaConfig {
+    /// This replica's number; unique in the cluster.
+    pub number: u16,
+    /// The bound socket for peers.
+    pub listener: TcpListener,
+    /// Every replica's number and address for peers, this one's too.
+    pub peers: BTreeMap<u16, String>,
+    /// Where log, vote and identity are kept.
+    pub dir: PathBuf,
+    pub heartbeat: Duration,
+    /// Bounds between which each election's time-out is drawn, after the leader's lease.
+    pub election_timeout: (Duration, Duration),
+    /// Entries that are kept below a checkpoint, so that a peer that was away for a while needs no checkpoint.
+    pub keep_log_entries: u64,
+}
+
+/// A running replica. Clones share it; all calls work from any thread and any runtime.
+#[derive(Clone)]
+pub struct Replica {
+    inner: Arc<Inner>,
+}
+
+impl Replica {
+    /// Starts a replica on a runtime of its own, so that nothing else can starve its heartbeats.
+    ///
+    /// # Errors
+    /// What is wrong with the config or the files.
+    pub fn start(
+        config: ReplicaConfig,
+        snapshots: Arc<dyn Snapshots>,
+    ) -> Result<Self, StartError> {
+        Inner::start(config, snapshots).map(|inner| Self { inner: Arc::new(inner) })
+    }
+
+    /// Appends an entry; returns its place once it is committed and cursors may read it.
+    ///
+    /// # Errors
+    /// What became of it is in [`ProposeError`].
+    pub async fn propose(&self, payload: Vec<u8>) -> Result<Position, ProposeError> {
+        self.inner.propose(payload).await
+    }
+
+    /// The replica's view of the cluster, as it changes.
+    #[must_use]
+    pub fn view(&self) -> watch::Receiver<View> {
+        self.inner.view.clone()
+    }
+
+    /// A cursor behind the checkpoint with these [`LogCursor::raft_state`] bytes; `None`: from the log's beginning.
+    ///
+    /// # Errors
+    /// The bytes are not of this version.
+    pub fn cursor(&self, raft: Option<&[u8]>) -> io::Result<LogCursor> {
+        self.inner.cursor(raft)
+    }
+
+    /// Has the node make a checkpoint, then purges the log below it. Whether there is a new one.
+    ///
+    /// # Errors
+    /// It could not be made; the log stays as it is.
+    pub async fn trigger_checkpoint(&self) -> Result<bool, CheckpointError> {
+        self.inner.trigger_checkpoint().await
+    }
+
+    /// What peers are told of this node.
+    pub fn set_status(&self, status: Vec<u8>) {
+        self.inner.gossip.set_status(status);
+    }
+
+    /// What was heard of the peers, by number; those never heard of are missing.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        self.inner.gossip.peers()
+    }
+
+    /// If this replica leads: makes the voter that lacks least lead instead, and waits until it does.
+    ///
+    /// # Errors
+    /// Why not; this replica may still lead then.
+    pub async fn hand_over(&self) -> Result<(), HandOverError> {
+        self.inner.hand_over().await
+    }
+
+    /// Why the replica cannot go on, once that is so: the process must end.
+    #[must_use]
+    pub fn fatal(&self) -> watch::Receiver<Option<String>> {
+        self.inner.fatal.clone()
+    }
+
+    /// Ends the replica: its connections close, cursors end, the files are closed.
+    pub async fn shutdown(&self) {
+        self.inner.shutdown().await;
+    }
+}

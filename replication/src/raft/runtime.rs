@@ -1,0 +1,249 @@
+//! Raft's own threads: a runtime for messages, heartbeats and elections, and the log's writer.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use openraft::async_runtime::WatchReceiver;
+use openraft::errors::{ClientWriteError, RaftError};
+use openraft::{Config, SnapshotPolicy};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::entry::Tracker;
+use super::log_store::LogStore;
+use super::members::Members;
+use super::network::{Network, client};
+use super::server::{Peers, router};
+use super::applier::{Mark, StateMachine};
+use super::types::{Payload, Raft, decode_raft_state, index_of, position};
+use crate::cursor::{LogCursor, Position};
+use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
+use crate::gossip::{Gossip, ask_all};
+use crate::handle::ReplicaConfig;
+use crate::identity::number_of;
+use crate::snapshots::Snapshots;
+use crate::view::{Role, View};
+
+/// A proposal that is not committed for so long has an unknown outcome: there is no quorum.
+const PROPOSE: Duration = Duration::from_secs(5);
+/// How long a hand-over may take.
+const HAND_OVER: Duration = Duration::from_secs(2);
+/// Entries in one message: with ticks of a few hundred bytes, far below a megabyte.
+const MESSAGE_ENTRIES: u64 = 256;
+
+/// A running replica.
+pub(crate) struct Inner {
+    raft: Raft,
+    log: LogStore,
+    mark: Arc<Mark>,
+    snapshots: Arc<dyn Snapshots>,
+    pub(crate) gossip: Arc<Gossip>,
+    pub(crate) view: watch::Receiver<View>,
+    pub(crate) fatal: watch::Receiver<Option<String>>,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl Inner {
+    pub(crate) fn start(
+        config: ReplicaConfig,
+        snapshots: Arc<dyn Snapshots>,
+    ) -> Result<Self, StartError> {
+        if !config.peers.contains_key(&config.number) {
+            let reason = format!("the peers lack replica {} itself", config.number);
+            return Err(StartError::Config(reason));
+        }
+        let settings = settings(&config)?;
+        let (fatal, failed) = watch::channel(None);
+        let (log, _writer) = LogStore::open(&config.dir, config.number, fatal.clone())?;
+        let stored = snapshots.current().map_err(|error| StartError::Raft(error.to_string()))?;
+        let checkpoint = stored.map(|stored| decode_raft_state(&stored.raft)).transpose();
+        let checkpoint = checkpoint.map_err(|error| StartError::Raft(error.to_string()))?;
+        let mark = Arc::new(Mark::new(checkpoint));
+        let machine = StateMachine { mark: Arc::clone(&mark), snapshots: Arc::clone(&snapshots) };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("raft")
+            .enable_all()
+            .build()
+            .map_err(StartError::Runtime)?;
+        let client = client().map_err(StartError::Runtime)?;
+        let peers = Arc::new(config.peers);
+        let network = Network { client: client.clone(), peers: Arc::clone(&peers) };
+        let gossip = Arc::new(Gossip::new(config.number, log.node_id(), !log.is_fresh()));
+        let (view_sender, view) = watch::channel(View::unknown(config.number));
+        let raft = runtime.block_on(async {
+            let raft = Raft::new(log.node_id(), settings, network, log.clone(), machine)
+                .await
+                .map_err(|error| StartError::Raft(error.to_string()))?;
+            let listener = tokio::net::TcpListener::from_std(config.listener)
+                .map_err(StartError::Runtime)?;
+            let app = router(Peers {
+                raft: raft.clone(),
+                node_id: log.node_id(),
+                gossip: Arc::clone(&gossip),
+            });
+            let served = fatal.clone();
+            tokio::spawn(async move {
+                let app = app.into_make_service();
+                let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+                    // An answer must not wait for more bytes to go with it; without it, it is only later.
+                    let _ = stream.set_nodelay(true);
+                });
+                if let Err(error) = axum::serve(listener, app).await {
+                    served.send_replace(Some(format!("the port for peers failed: {error}")));
+                }
+            });
+            ask_all(&gossip, &client, &peers);
+            let members = Members {
+                raft: raft.clone(),
+                number: config.number,
+                node_id: log.node_id(),
+                peers,
+                gossip: Arc::clone(&gossip),
+            };
+            tokio::spawn(members.run());
+            let watched = Arc::clone(&mark);
+            tokio::spawn(watch_metrics(raft.clone(), watched, config.number, view_sender, fatal));
+            Ok::<_, StartError>(raft)
+        })?;
+        let runtime = Mutex::new(Some(runtime));
+        Ok(Self { raft, log, mark, snapshots, gossip, view, fatal: failed, runtime })
+    }
+
+    pub(crate) async fn propose(&self, payload: Vec<u8>) -> Result<Position, ProposeError> {
+        let written = self.raft.client_write(Payload(payload.into()));
+        match tokio::time::timeout(PROPOSE, written).await {
+            Ok(Ok(response)) => Ok(position(&response.log_id)),
+            Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))) => {
+                Err(ProposeError::NotLeader { leader: forward.leader_id.map(number_of) })
+            }
+            Ok(Err(RaftError::APIError(_))) | Err(_) => Err(ProposeError::Unknown),
+            Ok(Err(RaftError::Fatal(_))) => Err(ProposeError::Shutdown),
+        }
+    }
+
+    pub(crate) fn cursor(&self, raft: Option<&[u8]>) -> io::Result<LogCursor> {
+        Ok(LogCursor::new(self.log.clone(), Arc::clone(&self.mark), Tracker::at(raft)?))
+    }
+
+    pub(crate) async fn trigger_checkpoint(&self) -> Result<bool, CheckpointError> {
+        let snapshots = Arc::clone(&self.snapshots);
+        let built = tokio::task::spawn_blocking(move || snapshots.build()).await;
+        let Some(raft) = built.map_err(|_| CheckpointError::Shutdown)?? else { return Ok(false) };
+        self.mark.set_checkpoint(decode_raft_state(&raft)?);
+        self.raft.trigger().snapshot().await.map_err(|_| CheckpointError::Shutdown)?;
+        Ok(true)
+    }
+
+    pub(crate) async fn hand_over(&self) -> Result<(), HandOverError> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {
+            return Err(HandOverError::NotLeader);
+        };
+        let heard = self.gossip.fresh();
+        let candidates = metrics.membership_config.membership().voter_ids();
+        let to = candidates
+            .filter(|&id| heard.get(&number_of(id)).is_some_and(|told| told.node_id == id))
+            .max_by_key(|id| replication.get(id).copied().flatten())
+            .ok_or(HandOverError::NoCandidate)?;
+        let asked = self.raft.trigger().transfer_leader(to).await;
+        asked.map_err(|_| HandOverError::Shutdown)?;
+        let number = self.view.borrow().number;
+        let mut view = self.view.clone();
+        let moved = view.wait_for(|view| view.leader.is_some_and(|leader| leader != number));
+        match tokio::time::timeout(HAND_OVER, moved).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(HandOverError::Shutdown),
+            Err(_) => Err(HandOverError::TimedOut { to: number_of(to) }),
+        }
+    }
+
+    pub(crate) async fn shutdown(&self) {
+        // It fails only if Raft's task panicked, which has been reported as fatal.
+        let _ = self.raft.shutdown().await;
+        self.mark.close();
+        self.log.close();
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.mark.close();
+        self.log.close();
+        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A runtime must not be waited for on a thread of another one.
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let settings = Config {
+        cluster_name: "unisono".to_owned(),
+        heartbeat_interval: millis(config.heartbeat),
+        election_timeout_min: millis(config.election_timeout.0),
+        election_timeout_max: millis(config.election_timeout.1),
+        enable_pre_vote: Some(true),
+        enable_leader_restore: Some(false),
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: config.keep_log_entries,
+        max_payload_entries: MESSAGE_ENTRIES,
+        ..Config::default()
+    };
+    let checked = settings.validate().map_err(|error| StartError::Config(error.to_string()))?;
+    Ok(Arc::new(checked))
+}
+
+/// Turns openraft's metrics into views, for as long as it runs.
+async fn watch_metrics(
+    raft: Raft,
+    mark: Arc<Mark>,
+    number: u16,
+    views: watch::Sender<View>,
+    fatal: watch::Sender<Option<String>>,
+) {
+    let mut metrics = raft.metrics();
+    loop {
+        let now = metrics.borrow_watched().clone();
+        let membership = now.membership_config.membership();
+        let role = match () {
+            () if now.state.is_leader() => Role::Leader,
+            () if now.state.is_candidate() => Role::Candidate,
+            () if now.state.is_learner() => Role::Learner,
+            () => Role::Follower,
+        };
+        let applied = now.last_applied.as_ref();
+        let own_term = applied.is_some_and(|applied| position(applied).term == now.current_term);
+        views.send_replace(View {
+            number,
+            term: now.current_term,
+            role,
+            leader: now.current_leader.map(number_of),
+            blank_applied: role == Role::Leader && own_term,
+            applied: index_of(applied),
+            last_log: now.last_log_index.unwrap_or(0),
+            committed: index_of(now.local_committed.as_ref()),
+            voters: membership.voter_ids().map(number_of).collect(),
+            learners: membership.learner_ids().map(number_of).collect(),
+            snapshot: mark.checkpoint_index(),
+        });
+        if let Err(error) = &now.running_state {
+            let reason = format!("raft stopped: {error}");
+            fatal.send_if_modified(|known| {
+                let first = known.is_none();
+                known.get_or_insert(reason);
+                first
+            });
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The peers' side of the port: Raft's messages and gossip.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::types::{Raft, Snapshot, SnapshotMeta, Vote, decode, encode};
+use crate::gossip::Gossip;
+
+/// The largest message but a checkpoint.
+const MESSAGE_BYTES: usize = 64 << 20;
+/// The largest checkpoint.
+const SNAPSHOT_BYTES: usize = 2 << 30;
+
+#[derive(Clone)]
+pub(crate) struct Peers {
+    pub(crate) raft: Raft,
+    pub(crate) node_id: u64,
+    pub(crate) gossip: Arc<Gossip>,
+}
+
+pub(crate) fn router(peers: Peers) -> Router {
+    let snapshot =
+        Router::new().route("/raft/{target}/snapshot", post(snapshot)).layer(DefaultBodyLimit::max(SNAPSHOT_BYTES));
+    Router::new()
+        .route("/raft/{target}/append", post(append))
+        .route("/raft/{target}/vote", post(vote))
+        .route("/raft/{target}/pre-vote", post(pre_vote))
+        .route("/raft/{target}/transfer", post(transfer))
+        .route("/gossip", post(gossip))
+        .layer(DefaultBodyLimit::max(MESSAGE_BYTES))
+        .merge(snapshot)
+        .with_state(peers)
+}
+
+/// Why a message is not answered.
+enum Refusal {
+    /// It is for a node that this one is not (any more).
+    Misdirected,
+    /// Another version's message, or no message at all.
+    Unreadable(std::io::Error),
+    /// Raft has stopped.
+    Stopped(String),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Misdirected => {
+                let text = "this node has another identity: its disk was replaced";
+                (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+            }
+            Self::Unreadable(error) => {
+                (StatusCode::BAD_REQUEST, error.to_string()).into_response()
+            }
+            Self::Stopped(error) => (StatusCode::SERVICE_UNAVAILABLE, error).into_response(),
+        }
+    }
+}
+
+type Answer = Result<Vec<u8>, Refusal>;
+
+fn read<Q: DeserializeOwned>(peers: &Peers, target: &str, body: &[u8]) -> Result<Q, Refusal> {
+    if u64::from_str_radix(target, 16) != Ok(peers.node_id) {
+        return Err(Refusal::Misdirected);
+    }
+    decode(body).map_err(Refusal::Unreadable)
+}
+
+fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Answer {
+    let answer = result.map_err(|error| Refusal::Stopped(error.to_string()))?;
+    encode(&answer).map_err(Refusal::Unreadable)
+}
+
+async fn append(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
+    answer(peers.raft.append_entries(read(&peers, &target, &body)?).await)
+}
+
+async fn vote(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
+    answer(peers.raft.vote(read(&peers, &target, &body)?).await)
+}
+
+async fn pre_vote(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
+    answer(peers.raft.pre_vote(read(&peers, &target, &body)?).await)
+}
+
+async fn transfer(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
+    answer(peers.raft.handle_transfer_leader(read(&peers, &target, &body)?).await)
+}
+
+async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
+    let (vote, meta, snapshot): (Vote, SnapshotMeta, Vec<u8>) = read(&peers, &target, &body)?;
+    answer(peers.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await)
+}
+
+async fn gossip(State(peers): State<Peers>, body: Bytes) -> Answer {
+    let heard = decode(&body).map_err(Refusal::Unreadable)?;
+    peers.gossip.hear(heard, None);
+    encode(&peers.gossip.own()).map_err(Refusal::Unreadable)
+}
