@@ -1,7 +1,8 @@
 //! The engine's whole state at the end of a tick, as bytes.
 //!
-//! Layout: `UNISOENG`, the version as two bytes (big endian), the body, and XXH3-128 of all that as 16 bytes (big endian). Head and checksum
-//! are the same in every version. Definitions are not part of it, only a hash of each: they are in the log.
+//! Layout: `UNISOENG`, the version as two bytes (big endian), the body, and XXH3-128 of all that as
+//! 16 bytes (big endian). Head and checksum are the same in every version. Definitions are not part
+//! of it, only a hash of each: they are in the log.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
@@ -39,7 +40,8 @@ pub enum RestoreError {
         /// The newest that is known here.
         known: u16,
     },
-    /// The pipelines are not those of the checkpoint. Give the definitions that the log holds at its tick.
+    /// The pipelines are not those of the checkpoint. Give the definitions that the log holds at
+    /// its tick.
     #[error(
         "pipeline {incarnation} of the checkpoint has another definition, or is on one side only; \
          give the definitions of the log at the checkpoint's tick"
@@ -80,10 +82,12 @@ impl FeedEngine {
         out.bytes
     }
 
-    /// The engine that wrote the checkpoint. `specs` are the definitions of its pipelines, in any order.
+    /// The engine that wrote the checkpoint. `specs` are the definitions of its pipelines, in any
+    /// order.
     ///
     /// # Errors
-    /// The bytes are damaged or of a newer version, or the definitions are not those of the checkpoint.
+    /// The bytes are damaged or of a newer version, or the definitions are not those of the
+    /// checkpoint.
     pub fn restore(
         bytes: &[u8],
         specs: Vec<(Incarnation, PipelineSpec)>,

@@ -1,8 +1,9 @@
 //! Which windows close when the watermark moves, in the order of their ends.
 //!
-//! Without `group_by` an empty window gives a row too, from the first window with data on, but at most [`MOST_EMPTY`] after each window
-//! with data; then there is silence until data comes again. That depends on which windows hold data, and on nothing else: not
-//! on how the watermark moved there. ("Data" are records that `where` selected and that were counted.)
+//! Without `group_by` an empty window gives a row too, from the first window with data on, but at
+//! most [`MOST_EMPTY`] after each window with data; then there is silence until data comes again.
+//! That depends on which windows hold data, and on nothing else: not on how the watermark moved
+//! there. ("Data" are records that `where` selected and that were counted.)
 
 use crate::spec::{Timestamp, WindowSpec};
 use crate::window::{PaneKey, window_ends};
@@ -35,7 +36,8 @@ pub(crate) enum EmptyWindows {
 }
 
 impl Closed {
-    /// The windows with data among these panes that are not closed and end at or before `to`, ascending.
+    /// The windows with data among these panes that are not closed and end at or before `to`,
+    /// ascending.
     pub(crate) fn open_ends(
         self,
         window: WindowSpec,
@@ -49,7 +51,8 @@ impl Closed {
             // An empty range where the window is still to come.
             Some((first..=last).step_by(usize::try_from(slide).ok()?))
         };
-        // A closed range may begin in the past by more than a pane: then its open rest is what counts.
+        // A closed range may begin in the past by more than a pane: then its open rest is what
+        // counts.
         window_ends(window, panes)
             .into_iter()
             .filter_map(clip)
@@ -67,7 +70,8 @@ impl Closed {
         }
     }
 
-    /// Moves to the watermark, and gives the windows that close by that, ascending. Does nothing if the watermark is not beyond.
+    /// Moves to the watermark, and gives the windows that close by that, ascending. Does nothing if
+    /// the watermark is not beyond.
     pub(crate) fn advance(
         &mut self,
         window: WindowSpec,

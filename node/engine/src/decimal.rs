@@ -1,8 +1,9 @@
 //! Exact decimal numbers, as JSON writes them.
 //!
-//! Limits: the magnitude is below 10^28, at most [`MAX_SCALE`] = 30 digits follow the decimal point, and at most 36
-//! significant digits are held (trailing zeros count for neither). What lies outside is an error, never rounded. The limits make
-//! the sum of 2^60 numbers fit into 256 bits exactly: 10^28 · 10^30 · 2^60 < 2^255.
+//! Limits: the magnitude is below 10^28, at most [`MAX_SCALE`] = 30 digits follow the decimal
+//! point, and at most 36 significant digits are held (trailing zeros count for neither). What lies
+//! outside is an error, never rounded. The limits make the sum of 2^60 numbers fit into 256 bits
+//! exactly: 10^28 · 10^30 · 2^60 < 2^255.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -22,8 +23,8 @@ const SCALE_BITS: u32 = 5;
 
 /// An exact decimal number: `mantissa · 10^-scale`.
 ///
-/// Invariant: the scale is the least possible, so equal numbers are equal bits. Mantissa (123 bits) and scale (5 bits) share
-/// 16 bytes, aligned to 8: batches hold a cell for each record and column.
+/// Invariant: the scale is the least possible, so equal numbers are equal bits. Mantissa (123 bits)
+/// and scale (5 bits) share 16 bytes, aligned to 8: batches hold a cell for each record and column.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal {
     high: i64,

@@ -14,7 +14,8 @@ enum Value<'a> {
     Text(&'a str),
 }
 
-/// Whether record `index` of the batch is selected: the condition is true, neither false nor unknown.
+/// Whether record `index` of the batch is selected: the condition is true, neither false nor
+/// unknown.
 pub(crate) fn selects(condition: &Expr, batch: &RecordBatch, index: usize) -> bool {
     truth(condition, batch, index) == Some(true)
 }
@@ -37,7 +38,8 @@ fn truth(condition: &Expr, batch: &RecordBatch, index: usize) -> Option<bool> {
     }
 }
 
-/// `neutral` if all parts are that, its opposite as soon as one is, else unknown: "and" for true, "or" for false.
+/// `neutral` if all parts are that, its opposite as soon as one is, else unknown: "and" for true,
+/// "or" for false.
 fn all_are(neutral: bool, parts: &[Expr], batch: &RecordBatch, index: usize) -> Option<bool> {
     let mut result = Some(neutral);
     for part in parts {

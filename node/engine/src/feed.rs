@@ -9,15 +9,16 @@ use crate::spec::{LaneId, PipelineSpec, Timestamp};
 use crate::stats::PipelineStats;
 use crate::watermark::{self, LaneView};
 
-/// Most time that one tick adds to a lane's quiet time, in milliseconds: ticks come at least twice a second, so a longer
-/// gap is time in which nobody looked.
+/// Most time that one tick adds to a lane's quiet time, in milliseconds: ticks come at least twice
+/// a second, so a longer gap is time in which nobody looked.
 const MOST_QUIET_PER_TICK_MS: i64 = 1000;
 
 /// A lane as all pipelines of the feed see it.
 #[derive(Debug)]
 pub(crate) struct FeedLane {
     pub(crate) label: String,
-    /// Agreed time that passed, in milliseconds, while the lane was seen at its end and gave nothing.
+    /// Agreed time that passed, in milliseconds, while the lane was seen at its end and gave
+    /// nothing.
     pub(crate) quiet_ms: i64,
     /// It took a record in the tick that is open.
     took_record: bool,
@@ -35,7 +36,8 @@ impl FeedLane {
         }
     }
 
-    /// Only a lane that is known to be at its end is quiet: time without that evidence counts for nothing.
+    /// Only a lane that is known to be at its end is quiet: time without that evidence counts for
+    /// nothing.
     fn end_tick(&mut self, passed_ms: i64) {
         let at_end = std::mem::take(&mut self.at_end);
         if std::mem::take(&mut self.took_record) {
@@ -55,7 +57,8 @@ pub struct FeedEngine {
     pub(crate) previous_agreed: Option<Timestamp>,
 }
 
-/// A tick that takes in records. Dropped without [`OpenTick::close`] it leaves the engine between two ticks: load a checkpoint then.
+/// A tick that takes in records. Dropped without [`OpenTick::close`] it leaves the engine between
+/// two ticks: load a checkpoint then.
 #[must_use = "a tick ends with `close`"]
 pub struct OpenTick<'a> {
     engine: &'a mut FeedEngine,
@@ -69,7 +72,8 @@ impl FeedEngine {
         Self::default()
     }
 
-    /// Adds a lane, between two ticks. The label, like `dns/0`, is what dead letters show. Ids count from 0, in the order of the calls.
+    /// Adds a lane, between two ticks. The label, like `dns/0`, is what dead letters show. Ids
+    /// count from 0, in the order of the calls.
     pub fn add_lane(&mut self, label: String) -> LaneId {
         let lane = self.lanes.len();
         self.lanes.push(FeedLane::new(label, 0));
@@ -80,7 +84,8 @@ impl FeedEngine {
         LaneId(u32::try_from(lane).unwrap_or(u32::MAX))
     }
 
-    /// Adds a pipeline, between two ticks; it sees the records from the next tick on. An incarnation that is there already stays as it is.
+    /// Adds a pipeline, between two ticks; it sees the records from the next tick on. An
+    /// incarnation that is there already stays as it is.
     pub fn add_pipeline(&mut self, incarnation: Incarnation, spec: PipelineSpec) {
         if self.find(incarnation).is_none() {
             self.pipelines
@@ -94,7 +99,8 @@ impl FeedEngine {
             .retain(|pipeline| pipeline.incarnation != incarnation);
     }
 
-    /// Opens the next tick at an agreed time. With `None` agreed time follows the data: no record is too far ahead, no lane becomes idle.
+    /// Opens the next tick at an agreed time. With `None` agreed time follows the data: no record
+    /// is too far ahead, no lane becomes idle.
     pub fn begin(&mut self, agreed: Option<Timestamp>) -> OpenTick<'_> {
         OpenTick {
             engine: self,
@@ -110,8 +116,8 @@ impl FeedEngine {
             .collect()
     }
 
-    /// The present values of a pipeline's open windows, by window end and group: `Seq(0)` and no digest, `"seq":null` in the
-    /// JSON. Empty for an unknown incarnation.
+    /// The present values of a pipeline's open windows, by window end and group: `Seq(0)` and no
+    /// digest, `"seq":null` in the JSON. Empty for an unknown incarnation.
     #[must_use]
     pub fn open_windows(&self, incarnation: Incarnation) -> Vec<Row> {
         self.find(incarnation)
@@ -133,10 +139,12 @@ impl FeedEngine {
 }
 
 impl OpenTick<'_> {
-    /// Takes in records `range` of the batch, which are the lane's next ones, in the order of their offsets.
+    /// Takes in records `range` of the batch, which are the lane's next ones, in the order of their
+    /// offsets.
     ///
     /// # Panics
-    /// The lane is not the feed's, or the range lies outside of the batch: the program's error, never the data's.
+    /// The lane is not the feed's, or the range lies outside of the batch: the program's error,
+    /// never the data's.
     pub fn absorb(&mut self, lane: LaneId, batch: &RecordBatch, range: Range<usize>) {
         if range.is_empty() {
             return;
@@ -149,8 +157,9 @@ impl OpenTick<'_> {
         }
     }
 
-    /// Ends the tick. `at_end` names the lanes that had been read to their end. Gives the streams that have new rows: of each pipeline, in
-    /// the order in which they were added, its rows and then its dead letters.
+    /// Ends the tick. `at_end` names the lanes that had been read to their end. Gives the streams
+    /// that have new rows: of each pipeline, in the order in which they were added, its rows and
+    /// then its dead letters.
     pub fn close(self, at_end: &[LaneId]) -> Vec<StreamOutput> {
         let FeedEngine {
             lanes,

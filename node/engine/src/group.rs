@@ -1,7 +1,8 @@
 //! Groups: their keys as bytes that are equal where the groups are, and sort as the groups do.
 //!
-//! The order of groups is that of their fields, one after the other, and of one field: null first, then false, true, numbers by value,
-//! texts by their bytes. A field that is absent, null or unusable is null.
+//! The order of groups is that of their fields, one after the other, and of one field: null first,
+//! then false, true, numbers by value, texts by their bytes. A field that is absent, null or
+//! unusable is null.
 
 use crate::decimal::{Decimal, power_of_ten};
 use crate::record::Cell;
@@ -42,7 +43,8 @@ pub(crate) fn push_cell(key: &mut Vec<u8>, cell: Cell<'_>) {
     }
 }
 
-/// A zero byte ends the text, so that a text sorts before those that it begins; one within is followed by 0xff.
+/// A zero byte ends the text, so that a text sorts before those that it begins; one within is
+/// followed by 0xff.
 #[inline]
 fn push_text(key: &mut Vec<u8>, text: &[u8]) {
     key.push(TEXT);
@@ -59,7 +61,8 @@ fn push_text(key: &mut Vec<u8>, text: &[u8]) {
     key.extend_from_slice(&[0, 0]);
 }
 
-/// The whole part, rounded down, with sign and length before it, then the fraction as thirty digits, if there is one.
+/// The whole part, rounded down, with sign and length before it, then the fraction as thirty
+/// digits, if there is one.
 fn push_number(key: &mut Vec<u8>, number: Decimal) {
     key.push(NUMBER);
     let unit = power_of_ten(number.scale());

@@ -1,4 +1,5 @@
-//! The state of one pipeline on one lane: a function of that lane's records and of the windows closed meanwhile.
+//! The state of one pipeline on one lane: a function of that lane's records and of the windows
+//! closed meanwhile.
 
 use std::ops::Range;
 
@@ -88,7 +89,8 @@ impl LaneState {
             }
             return;
         };
-        // The watermark before this record decides whether it is late; after it, it moves, also for a record that `where` drops.
+        // The watermark before this record decides whether it is late; after it, it moves, also for
+        // a record that `where` drops.
         let complete_to = self.watermark().max(context.closed_through);
         self.times.show(time, &spec.close);
         if !selected {
@@ -141,7 +143,8 @@ impl LaneState {
         }
     }
 
-    /// The dead letters of an unfinished tick are not part of it: checkpoints are made between ticks.
+    /// The dead letters of an unfinished tick are not part of it: checkpoints are made between
+    /// ticks.
     pub(crate) fn encode(&self, spec: &PipelineSpec, out: &mut Writer) {
         self.times.encode(out);
         self.counters.encode(out);

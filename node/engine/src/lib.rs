@@ -1,7 +1,8 @@
 //! The engine of Unisono: a pure function from ticks and records to rows.
 //!
-//! It does no I/O and knows no clock, thread, environment, random number or hash order. Everything that decides a row
-//! enters through [`FeedEngine`]'s arguments, so every replica computes the same bytes.
+//! It does no I/O and knows no clock, thread, environment, random number or hash order. Everything
+//! that decides a row enters through [`FeedEngine`]'s arguments, so every replica computes the same
+//! bytes.
 
 mod checkpoint;
 mod close;

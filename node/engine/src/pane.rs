@@ -20,7 +20,8 @@ pub(crate) struct PaneStore {
 }
 
 impl PaneStore {
-    /// The pane of the last record, if the time lies in it too and all its windows are still to come.
+    /// The pane of the last record, if the time lies in it too and all its windows are still to
+    /// come.
     #[inline]
     pub(crate) fn last_if_holds(
         &self,

@@ -119,7 +119,8 @@ impl Pipeline {
         self.close_windows(self.watermark.max(Some(end)))
     }
 
-    /// Numbers the tick's dead letters, in the order of lanes and offsets; beyond a bound they are only counted.
+    /// Numbers the tick's dead letters, in the order of lanes and offsets; beyond a bound they are
+    /// only counted.
     pub(crate) fn close_letters(
         &mut self,
         label: impl Fn(usize) -> String,
@@ -163,7 +164,8 @@ impl Pipeline {
         (!rows.is_empty()).then_some(StreamOutput { stream, rows })
     }
 
-    /// All lanes' groups in the window with this end. The common case, one pane of one lane, copies nothing.
+    /// All lanes' groups in the window with this end. The common case, one pane of one lane, copies
+    /// nothing.
     fn window_table(&self, end: i64) -> Cow<'_, GroupTable> {
         let tables = self
             .lanes

@@ -4,7 +4,8 @@ use crate::record::{Cell, RecordBatch};
 use crate::spec::{Column, Function, PipelineSpec};
 use crate::value::Input;
 
-/// One field that values are computed from; fetched once for each record, however many values use it.
+/// One field that values are computed from; fetched once for each record, however many values use
+/// it.
 #[derive(Debug)]
 struct InputField {
     column: Column,
@@ -66,8 +67,9 @@ impl Plan {
         }
     }
 
-    /// Reads the fields of record `index`; gives how many of them are unusable: arrays, objects and numbers beyond the limits anywhere, texts
-    /// and booleans where a number is needed. A field counts once, however many values use it.
+    /// Reads the fields of record `index`; gives how many of them are unusable: arrays, objects and
+    /// numbers beyond the limits anywhere, texts and booleans where a number is needed. A field
+    /// counts once, however many values use it.
     #[inline]
     pub(crate) fn read(&self, batch: &RecordBatch, index: usize, inputs: &mut Inputs) -> u64 {
         let mut bad = 0;

@@ -1,7 +1,8 @@
 //! Decoded records of one lane, on their way from the decoder to the engine.
 //!
-//! A batch keeps the raw payloads (dead letters show an excerpt) and one cell for each record and column. Text cells
-//! point into the batch's bytes, so a batch of a thousand records makes three allocations, not thousands.
+//! A batch keeps the raw payloads (dead letters show an excerpt) and one cell for each record and
+//! column. Text cells point into the batch's bytes, so a batch of a thousand records makes three
+//! allocations, not thousands.
 
 use std::ops::Range;
 
@@ -17,7 +18,8 @@ pub enum Cell<'a> {
     Bool(bool),
     Number(Decimal),
     Text(&'a str),
-    /// An array or an object, or a number outside of what [`Decimal`] holds: counted as a bad field, used as null.
+    /// An array or an object, or a number outside of what [`Decimal`] holds: counted as a bad
+    /// field, used as null.
     Bad,
 }
 
@@ -94,8 +96,9 @@ impl RecordBatch {
         self.bytes.len()
     }
 
-    /// Starts the next record, with every column missing; the caller fills its cells with the `set_*` calls.
-    /// A payload that would take the batch beyond 4 GiB does not occur: sources bound a batch far below.
+    /// Starts the next record, with every column missing; the caller fills its cells with the
+    /// `set_*` calls. A payload that would take the batch beyond 4 GiB does not occur: sources
+    /// bound a batch far below.
     pub fn push(
         &mut self,
         offset: i64,
@@ -117,7 +120,8 @@ impl RecordBatch {
             .resize(self.slots.len() + self.columns, Slot::Missing);
     }
 
-    /// Changes the verdict over the last record: decoding found a fault in the midst of it. Its cells become missing.
+    /// Changes the verdict over the last record: decoding found a fault in the midst of it. Its
+    /// cells become missing.
     pub fn reject_last(&mut self, state: RecordState) {
         if let Some(last) = self.records.last_mut() {
             last.state = state;

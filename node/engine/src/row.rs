@@ -29,8 +29,8 @@ pub struct StreamId {
     pub kind: StreamKind,
 }
 
-/// Running hash over a stream: XXH3-128 of the digest before it (16 bytes, big endian) followed by the row's bytes. It
-/// finds divergence, it does not authenticate.
+/// Running hash over a stream: XXH3-128 of the digest before it (16 bytes, big endian) followed by
+/// the row's bytes. It finds divergence, it does not authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Digest(pub u128);
 

@@ -1,4 +1,5 @@
-//! What a pipeline means, checked. Built by the program's config from a definition in TOML; the engine trusts it.
+//! What a pipeline means, checked. Built by the program's config from a definition in TOML; the
+//! engine trusts it.
 
 use crate::decimal::Decimal;
 
@@ -24,7 +25,8 @@ pub struct PipelineSpec {
     pub window: WindowSpec,
     pub close: CloseSpec,
     pub values: Vec<ValueSpec>,
-    /// A record further ahead of agreed time than this is a dead letter; `None` where agreed time follows the data.
+    /// A record further ahead of agreed time than this is a dead letter; `None` where agreed time
+    /// follows the data.
     pub max_future_ms: Option<i64>,
 }
 
@@ -40,7 +42,8 @@ pub enum TimeSource {
 /// How a time field is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeFormat {
-    /// RFC 3339 text, or a number whose size tells seconds, milliseconds, microseconds or nanoseconds.
+    /// RFC 3339 text, or a number whose size tells seconds, milliseconds, microseconds or
+    /// nanoseconds.
     Auto,
     Rfc3339,
     Seconds,
@@ -88,8 +91,8 @@ pub enum Function {
     Max(Column),
 }
 
-/// A condition with SQL's three-valued logic: a comparison with an absent or null field is unknown, and an unknown
-/// condition does not select the record.
+/// A condition with SQL's three-valued logic: a comparison with an absent or null field is unknown,
+/// and an unknown condition does not select the record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
     Compare {
@@ -125,7 +128,8 @@ pub enum CompareOp {
     Ge,
 }
 
-/// Invariant: `0 < slide <= size` and `slide` divides `size`, so a pane belongs to `size / slide` windows.
+/// Invariant: `0 < slide <= size` and `slide` divides `size`, so a pane belongs to `size / slide`
+/// windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowSpec {
     size_ms: i64,

@@ -5,7 +5,8 @@ use crate::dead_letter::{Reason, ReasonCounts};
 use crate::row::{Digest, Seq};
 use crate::spec::Timestamp;
 
-/// What became of the records. Every record is counted once among `counted`, `filtered` and `dead_letters`.
+/// What became of the records. Every record is counted once among `counted`, `filtered` and
+/// `dead_letters`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Records taken in.
@@ -16,7 +17,8 @@ pub struct Counters {
     pub filtered: u64,
     /// Of the counted ones, those that were late for some of their windows.
     pub partly_late: u64,
-    /// Fields of counted records that could not be used, once for each record and field; they count as null.
+    /// Fields of counted records that could not be used, once for each record and field; they count
+    /// as null.
     pub bad_fields: u64,
     /// Records that could not be used, by reason.
     pub dead_letters: ReasonCounts,

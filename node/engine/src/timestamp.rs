@@ -13,11 +13,12 @@ pub const FIRST: Timestamp = Timestamp(-62_135_596_800_000);
 /// 9999-12-31T23:59:59.999Z, the last usable event time.
 pub const LAST: Timestamp = Timestamp(253_402_300_799_999);
 
-/// The event time in a cell, in the given format; `None` where there is none, or none within the years 0001 to 9999.
+/// The event time in a cell, in the given format; `None` where there is none, or none within the
+/// years 0001 to 9999.
 ///
-/// Numbers given as a text are read like numbers, unless the format is RFC 3339. `Auto` tells the unit by the
-/// magnitude: below 10^11 seconds, below 10^14 milliseconds, below 10^17 microseconds, else nanoseconds.
-/// What is finer than a millisecond is rounded down.
+/// Numbers given as a text are read like numbers, unless the format is RFC 3339. `Auto` tells the
+/// unit by the magnitude: below 10^11 seconds, below 10^14 milliseconds, below 10^17 microseconds,
+/// else nanoseconds. What is finer than a millisecond is rounded down.
 #[must_use]
 #[inline]
 pub fn parse(cell: Cell<'_>, format: TimeFormat) -> Option<Timestamp> {
@@ -68,7 +69,8 @@ fn from_number(number: Decimal, format: TimeFormat) -> Option<Timestamp> {
     usable(Timestamp(i64::try_from(millis).ok()?))
 }
 
-/// The time in RFC 3339, in UTC: `2018-03-24T17:15:00Z`, with three digits of a fraction only where it isn't zero.
+/// The time in RFC 3339, in UTC: `2018-03-24T17:15:00Z`, with three digits of a fraction only where
+/// it isn't zero.
 #[must_use]
 pub fn format(time: Timestamp) -> String {
     let mut text = Vec::with_capacity(24);
@@ -76,7 +78,8 @@ pub fn format(time: Timestamp) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Appends the time in RFC 3339. The last windows of the year 9999 may end in the year 10000, which takes five digits.
+/// Appends the time in RFC 3339. The last windows of the year 9999 may end in the year 10000, which
+/// takes five digits.
 pub fn write_to(time: Timestamp, out: &mut Vec<u8>) {
     let days = time.0.div_euclid(86_400_000);
     let millis = time.0.rem_euclid(86_400_000);
@@ -101,7 +104,7 @@ pub fn write_to(time: Timestamp, out: &mut Vec<u8>) {
     write_two(millis / 60_000 % 60, out);
     out.push(b':');
     write_two(millis / 1000 % 60, out);
-    if millis % 1000 != 0 {
+    if !millis.is_multiple_of(1000) {
         out.push(b'.');
         out.push(digit(millis / 100 % 10));
         write_two(millis % 100, out);
@@ -118,7 +121,8 @@ fn digit(value: u64) -> u8 {
     b"0123456789"[(value % 10) as usize]
 }
 
-/// Days since 1970-01-01 of a date in the proleptic Gregorian calendar. Years start in March here, so that the leap day is the last.
+/// Days since 1970-01-01 of a date in the proleptic Gregorian calendar. Years start in March here,
+/// so that the leap day is the last.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

@@ -1,4 +1,5 @@
-//! What is computed of a group's records. All state is exact, and merging is associative and commutative.
+//! What is computed of a group's records. All state is exact, and merging is associative and
+//! commutative.
 
 use crate::checkpoint::codec::{Fault, Reader, Writer};
 use crate::decimal::Decimal;

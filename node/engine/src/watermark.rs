@@ -72,9 +72,11 @@ pub(crate) struct LaneView {
     pub(crate) idle: bool,
 }
 
-/// The watermark of a feed: the least of its lanes that are not idle; with all of them idle, agreed time minus `lag`.
+/// The watermark of a feed: the least of its lanes that are not idle; with all of them idle, agreed
+/// time minus `lag`.
 ///
-/// `None`, unknown, holds everything: a lane that is not idle has not shown enough, or there is no lane at all.
+/// `None`, unknown, holds everything: a lane that is not idle has not shown enough, or there is no
+/// lane at all.
 pub(crate) fn of_feed(
     lanes: impl Iterator<Item = LaneView>,
     agreed: Option<Timestamp>,

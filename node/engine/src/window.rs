@@ -1,14 +1,16 @@
 //! Which pane and windows an event time belongs to.
 //!
-//! A pane is the slice `[start, start + slide)` that overlapping windows share. It lies in the windows that end at
-//! `start + slide`, `start + 2 · slide`, ..., `start + size`. Event times lie within the years 0001 to 9999 and sizes are at most
-//! 366 days, so none of the sums here can overflow; watermarks, which may lie anywhere, are only compared.
+//! A pane is the slice `[start, start + slide)` that overlapping windows share. It lies in the
+//! windows that end at `start + slide`, `start + 2 · slide`, ..., `start + size`. Event times lie
+//! within the years 0001 to 9999 and sizes are at most 366 days, so none of the sums here can
+//! overflow; watermarks, which may lie anywhere, are only compared.
 
 use std::ops::Range;
 
 use crate::spec::{Timestamp, WindowSpec};
 
-/// A pane, and from which window on its records count: a record may be late for the first windows and in time for the next.
+/// A pane, and from which window on its records count: a record may be late for the first windows
+/// and in time for the next.
 ///
 /// Invariant: `start + slide <= first_end <= start + size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +67,8 @@ pub(crate) fn panes_of(window: WindowSpec, end: i64) -> Range<i64> {
     end - window.size_ms()..end
 }
 
-/// The ends of windows, as inclusive ranges stepped by the slide, merged so that no end is in two of them.
+/// The ends of windows, as inclusive ranges stepped by the slide, merged so that no end is in two
+/// of them.
 ///
 /// Takes the panes in any order. The ranges come out ascending.
 pub(crate) fn window_ends(

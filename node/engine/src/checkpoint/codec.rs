@@ -1,6 +1,8 @@
-//! The bytes of a checkpoint: whole numbers in groups of seven bits, texts with their length before them.
+//! The bytes of a checkpoint: whole numbers in groups of seven bits, texts with their length before
+//! them.
 //!
-//! Reading trusts nothing: a checkpoint may come from a disk or a peer, and a fault in it is an error, never a panic.
+//! Reading trusts nothing: a checkpoint may come from a disk or a peer, and a fault in it is an
+//! error, never a panic.
 
 use crate::spec::Timestamp;
 
@@ -112,7 +114,8 @@ impl<'a> Reader<'a> {
         Err(Fault("a number does not end"))
     }
 
-    /// A count of things that take at least a byte each, so a damaged one cannot ask for more memory than there are bytes.
+    /// A count of things that take at least a byte each, so a damaged one cannot ask for more
+    /// memory than there are bytes.
     pub(crate) fn length(&mut self) -> Result<usize, Fault> {
         let length = usize::try_from(self.wide_unsigned()?).map_err(|_| TRUNCATED)?;
         if length > self.rest.len() {

@@ -5,7 +5,8 @@ use super::{Decimal, MAX_DIGITS, MAX_INTEGER_DIGITS, MAX_SCALE, NumberError};
 /// Digits whose value surely fits into an `i64`.
 const SHORT_DIGITS: usize = 18;
 
-/// Mantissa and scale of a number with at most 18 digits and no exponent; `None` asks for the general way.
+/// Mantissa and scale of a number with at most 18 digits and no exponent; `None` asks for the
+/// general way.
 #[inline]
 pub(super) fn short(text: &[u8]) -> Option<(i64, u32)> {
     let (negative, digits) = match text {

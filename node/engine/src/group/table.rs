@@ -1,7 +1,7 @@
 //! The groups of one pane, and what is computed for each.
 //!
-//! Compact: a group takes its key's bytes, 16 to 24 bytes of index and its accumulators, and no allocation of its own. The hash only
-//! finds groups: rows are ordered by key.
+//! Compact: a group takes its key's bytes, 16 to 24 bytes of index and its accumulators, and no
+//! allocation of its own. The hash only finds groups: rows are ordered by key.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,7 +12,8 @@ use crate::value::Accumulator;
 
 const FEWEST_SLOTS: usize = 8;
 
-/// A place of the hash index. Half of the hash is kept here: it spares most looks at other groups' keys.
+/// A place of the hash index. Half of the hash is kept here: it spares most looks at other groups'
+/// keys.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     hash: u32,
@@ -24,8 +25,8 @@ const EMPTY: Slot = Slot { hash: 0, group: 0 };
 
 /// Groups in the order of their first record.
 ///
-/// Invariant: `slots` is a power of two in length (or empty, below two groups) and at most three quarters full; `values` holds the same number of accumulators for
-/// each group.
+/// Invariant: `slots` is a power of two in length (or empty, below two groups) and at most three
+/// quarters full; `values` holds the same number of accumulators for each group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupTable {
     slots: Vec<Slot>,

@@ -6,9 +6,10 @@ use crate::spec::Timestamp;
 /// Up to and with the seconds: `2018-03-24T17:15:20`.
 const SECONDS_END: usize = 19;
 
-/// Reads `2018-03-24T17:15:20.866586Z`, also with `+01:00`, `+0100` or `+01`, a space for `T`, 1 to 9 digits of a fraction, and
-/// without a zone, which means UTC. A leap second counts as the second before it. What is finer than a millisecond is
-/// rounded down. `None` for any other text, and outside of the years 0001 to 9999.
+/// Reads `2018-03-24T17:15:20.866586Z`, also with `+01:00`, `+0100` or `+01`, a space for `T`, 1 to
+/// 9 digits of a fraction, and without a zone, which means UTC. A leap second counts as the second
+/// before it. What is finer than a millisecond is rounded down. `None` for any other text, and
+/// outside of the years 0001 to 9999.
 #[must_use]
 #[inline]
 pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {

@@ -63,8 +63,8 @@ impl Avg {
     }
 }
 
-/// Appends `sum · 10^-scale / count` with [`AVERAGE_DIGITS`] significant digits. `count` is below 2^60 and greater than 0,
-/// `sum` below 10^58 · `count`.
+/// Appends `sum · 10^-scale / count` with [`AVERAGE_DIGITS`] significant digits. `count` is below
+/// 2^60 and greater than 0, `sum` below 10^58 · `count`.
 fn write_quotient(negative: bool, sum: U256, count: u64, scale: u32, out: &mut Vec<u8>) {
     if sum == U256::ZERO {
         out.push(b'0');
@@ -126,7 +126,7 @@ fn digit_count(number: U256) -> u32 {
 }
 
 fn write_scaled(negative: bool, mut digits: u128, mut scale: i64, out: &mut Vec<u8>) {
-    while scale > 0 && digits % 10 == 0 {
+    while scale > 0 && digits.is_multiple_of(10) {
         digits /= 10;
         scale -= 1;
     }

@@ -5,12 +5,14 @@ use ethnum::I256;
 use crate::checkpoint::codec::{Fault, Reader, Writer};
 use crate::decimal::{Decimal, MAX_SCALE, power_of_ten, power_of_ten_wide, write_digits};
 
-/// An exact sum of decimal numbers. The order of additions shows neither in its value nor in its bytes.
+/// An exact sum of decimal numbers. The order of additions shows neither in its value nor in its
+/// bytes.
 ///
 /// The numbers' limits leave room for 2^60 of them in 256 bits.
 #[derive(Clone, Debug)]
 pub(crate) enum ExactSum {
-    /// `mantissa · 10^-scale`. The mantissa is in two halves: state is aligned to 8 bytes instead of 16.
+    /// `mantissa · 10^-scale`. The mantissa is in two halves: state is aligned to 8 bytes instead
+    /// of 16.
     Small { high: i64, low: u64, scale: u8 },
     /// `mantissa · 10^-30`.
     Wide(Box<I256>),

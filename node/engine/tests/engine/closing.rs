@@ -40,7 +40,8 @@ fn one_wrong_clock_does_not_make_the_others_late() {
     (12..22).for_each(|second| timeline += &format!("p0@{second}:a=1 "));
     timeline += "tick@30 ";
     (31..60).for_each(|second| timeline += &format!("tick@{second}:p0 "));
-    // Ten right ones and the far one; idleness carries the watermark to agreed time, not to the far window.
+    // Ten right ones and the far one; idleness carries the watermark to agreed time, not to the far
+    // window.
     let expected = "[0,10) a n=1 sum=1; [10,20) a n=9 sum=9; [20,30) a n=2 sum=2";
     check(spec, &timeline, expected);
 }

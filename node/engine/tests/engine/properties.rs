@@ -1,4 +1,5 @@
-//! What must hold for any input: how records are split into ticks, how lanes interleave and when a replica restarts decide nothing.
+//! What must hold for any input: how records are split into ticks, how lanes interleave and when a
+//! replica restarts decide nothing.
 
 use std::collections::BTreeMap;
 
@@ -220,7 +221,8 @@ fn rows_are_those_of_a_plain_count() {
     }
 }
 
-/// Everything that comes out of ticks with agreed time, idle lanes and late records, restored after each tick or never.
+/// Everything that comes out of ticks with agreed time, idle lanes and late records, restored after
+/// each tick or never.
 fn timed(case: &Case, restores: bool) -> (Vec<Row>, Vec<Row>, Vec<u8>) {
     let mut random = Random(77);
     let mut engine = engine(case);

@@ -1,10 +1,13 @@
 //! A small language for timelines.
 //!
-//! `p0@3=1` is a record of lane `p0` at second 3 with value 1; `p0@3:a=1` one of group `a`; `p0@3` has no value; `p0@-=1` has no time, `p0@x=1` one that is no
-//! time. Values: a number, `null`, `bad`, `true`, `false`, or else a text. `p0!not_json` could not be decoded. `tick` ends a tick without agreed time,
-//! `tick@25` one at second 25, `tick@25:p0,p1` with lanes that are at their end; `+p1` adds a lane; `finish` closes everything.
+//! `p0@3=1` is a record of lane `p0` at second 3 with value 1; `p0@3:a=1` one of group `a`; `p0@3`
+//! has no value; `p0@-=1` has no time, `p0@x=1` one that is no time. Values: a number, `null`,
+//! `bad`, `true`, `false`, or else a text. `p0!not_json` could not be decoded. `tick` ends a tick
+//! without agreed time, `tick@25` one at second 25, `tick@25:p0,p1` with lanes that are at their
+//! end; `+p1` adds a lane; `finish` closes everything.
 //!
-//! Results: `[0,10) a n=2 sum=3` is a row, `!late p0#4` a dead letter of the record at offset 4 of `p0`.
+//! Results: `[0,10) a n=2 sum=3` is a row, `!late p0#4` a dead letter of the record at offset 4 of
+//! `p0`.
 
 use unisono_engine::FeedEngine;
 use unisono_engine::decimal::Decimal;
@@ -286,7 +289,8 @@ fn shown_letter(row: &Row) -> String {
     format!("!{} {}#{}", field("reason"), field("lane"), field("offset"))
 }
 
-/// Plays the timeline over the lanes `p0` and, if it is named, `p1`, and compares all that comes out.
+/// Plays the timeline over the lanes `p0` and, if it is named, `p1`, and compares all that comes
+/// out.
 #[track_caller]
 pub fn check(spec: PipelineSpec, timeline: &str, expected: &str) {
     let lanes: &[&str] = match timeline {
