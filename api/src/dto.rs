@@ -58,6 +58,8 @@ pub struct WindowInfo {
 pub struct ClusterInfo {
     /// The node that answers.
     pub node: u64,
+    /// The part that this node plays.
+    pub role: Role,
     /// All members.
     pub nodes: Vec<NodeInfo>,
     /// The Raft term.

@@ -17,5 +17,5 @@ mod tests;
 
 pub use prometheus::{Metric, MetricKind};
 pub use query::{DEFAULT_LIMIT, MAX_LIMIT};
-pub use router::router;
+pub use router::{router, serve};
 pub use service::{OpenPage, Service, ServiceError, WindowsPage, WindowsQuery};

@@ -83,3 +83,11 @@ async fn unknown_route(uri: Uri) -> ApiError {
 async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     ApiError::method_not_allowed(method.as_str(), uri.path())
 }
+
+/// Serves `app` on a bound socket until the process ends.
+///
+/// # Errors
+/// The socket cannot be used any more.
+pub async fn serve(listener: tokio::net::TcpListener, app: Router) -> std::io::Result<()> {
+    axum::serve(listener, app).await
+}

@@ -3,3 +3,70 @@
 pub mod check;
 pub mod demo;
 pub mod error;
+pub mod eval;
+pub mod query;
+pub mod remote;
+pub mod serve;
+pub mod status;
+pub mod table;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use error::{CliError, EXIT_USAGE};
+
+/// Running statistics that never break: replicas that read the same streams, and one curve.
+#[derive(Debug, Parser)]
+#[command(name = "unisono", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    /// Check configs and pipeline files; says all that is wrong with them
+    Check(check::CheckArgs),
+    /// Show the cluster and its pipelines
+    Status(status::StatusArgs),
+    /// Show published rows of a pipeline
+    Query(query::QueryArgs),
+    /// Compute the rows of files, without a cluster
+    Eval(eval::EvalArgs),
+    Demo(demo::DemoArgs),
+}
+
+/// Parses the arguments, runs the command, and gives the process's exit code: 0, 64 for wrong usage or config (the same
+/// command fails again), 1 for a failure (restarting can help).
+pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Nothing can be done about a closed terminal.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
+                _ => ExitCode::from(EXIT_USAGE),
+            };
+        }
+    };
+    match dispatch(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.report(),
+    }
+}
+
+fn dispatch(command: &Command) -> Result<(), CliError> {
+    match command {
+        Command::Serve(args) => serve::serve(args),
+        Command::Check(args) => check::check(args),
+        Command::Status(args) => status::status(args),
+        Command::Query(args) => query::query(args),
+        Command::Eval(args) => eval::eval(args),
+        Command::Demo(args) => demo::demo(args),
+    }
+}

@@ -60,14 +60,23 @@ impl SourceFetcher {
         let shared = Arc::new(Shared::default());
         let worker = worker::Worker::new(source.clone(), fields, Arc::clone(&shared));
         let name = format!("fetch-{}", source.name);
-        let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
-        Ok(Self { shared, limit, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || worker.run())?;
+        Ok(Self {
+            shared,
+            limit,
+            thread: Some(thread),
+        })
     }
 
     /// Adds a lane; its buffer fills from now on.
     pub fn add_lane(&self, start: LaneStart) -> Arc<LaneBuffer> {
         let buffer = Arc::new(LaneBuffer::new(self.limit, start.cut));
-        let lane = NewLane { start, buffer: Arc::clone(&buffer) };
+        let lane = NewLane {
+            start,
+            buffer: Arc::clone(&buffer),
+        };
         lock(&self.shared.new_lanes).push(lane);
         buffer
     }

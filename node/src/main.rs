@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `unisono`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    unisono::cli::run(std::env::args_os())
+}

@@ -1,1 +1,3 @@
 //! Sinks: where rows are published.
+
+pub mod kafka;

@@ -4,7 +4,6 @@
 //! or other ones than before, it gives an error, and the feed stops with it.
 
 pub mod files;
-mod files_reader;
 pub mod kafka;
 mod kafka_reader;
 
@@ -74,7 +73,6 @@ pub trait SourceReader: Send {
     fn at_end(&mut self, lane: usize) -> Option<i64>;
 }
 
-
 /// Opens what reads a source. Does not wait for it to be in reach.
 ///
 /// # Errors
@@ -82,6 +80,6 @@ pub trait SourceReader: Send {
 pub fn open(config: &SourceConfig) -> Result<Box<dyn SourceReader>, SourceError> {
     match &config.kind {
         SourceKind::Kafka(kafka) => Ok(Box::new(kafka_reader::KafkaReader::connect(kafka)?)),
-        SourceKind::Files(files) => Ok(Box::new(files_reader::FilesReader::new(files))),
+        SourceKind::Files(files) => Ok(Box::new(files::FilesReader::new(files.clone()))),
     }
 }

@@ -70,7 +70,11 @@ impl LaneBuffer {
             at_end: None,
             fault: None,
         };
-        Self { limit, state: Mutex::new(state), arrived: Condvar::new() }
+        Self {
+            limit,
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -124,9 +128,18 @@ impl LaneBuffer {
             if chunk.last().is_none_or(|last| last.next <= from) {
                 continue;
             }
-            let force = if choice.is_none() { Force::OneRecord } else { Force::Nothing };
-            let Some((mark, bytes)) = chunk.furthest(from, budget, force) else { break };
-            choice = Some(CutChoice { cut: mark.next, fingerprint: mark.fingerprint });
+            let force = if choice.is_none() {
+                Force::OneRecord
+            } else {
+                Force::Nothing
+            };
+            let Some((mark, bytes)) = chunk.furthest(from, budget, force) else {
+                break;
+            };
+            choice = Some(CutChoice {
+                cut: mark.next,
+                fingerprint: mark.fingerprint,
+            });
             budget = budget.saturating_sub(bytes);
             if Some(mark) != chunk.last() {
                 break;
@@ -168,9 +181,16 @@ impl LaneBuffer {
         let waited = self.arrived.wait_timeout_while(state, timeout, waiting);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if state.delivered_to < to {
-            return Err(state.fault.clone().map_or(TakeError::NotYet, TakeError::Fault));
+            return Err(state
+                .fault
+                .clone()
+                .map_or(TakeError::NotYet, TakeError::Fault));
         }
-        let last = state.chunks.iter().filter_map(|chunk| chunk.last_up_to(to)).last();
+        let last = state
+            .chunks
+            .iter()
+            .filter_map(|chunk| chunk.last_up_to(to))
+            .last();
         if last.is_none_or(|last| last.next != to || last.fingerprint != fingerprint) {
             return Err(TakeError::OtherRecords { from, to });
         }

@@ -30,13 +30,20 @@ impl Chunk {
     /// An empty chunk around an empty batch.
     #[must_use]
     pub fn new(batch: RecordBatch) -> Self {
-        Self { batch, marks: Vec::new() }
+        Self {
+            batch,
+            marks: Vec::new(),
+        }
     }
 
     /// Notes the record that was just decoded into the batch.
     pub fn mark(&mut self, record: &RawRecord<'_>, fingerprint: u64) {
         let bytes = self.byte_len() + record.payload.map_or(0, <[u8]>::len);
-        self.marks.push(Mark { next: record.next, fingerprint, bytes });
+        self.marks.push(Mark {
+            next: record.next,
+            fingerprint,
+            bytes,
+        });
     }
 
     #[must_use]
@@ -68,9 +75,17 @@ impl Chunk {
     #[must_use]
     pub fn furthest(&self, from: i64, budget: usize, force: Force) -> Option<(Mark, usize)> {
         let first = self.marks.partition_point(|mark| mark.next <= from);
-        let before = first.checked_sub(1).map_or(0, |last| self.marks[last].bytes);
-        let fitting = self.marks.partition_point(|mark| mark.bytes - before.min(mark.bytes) <= budget);
-        let least = if force == Force::OneRecord { first + 1 } else { first };
+        let before = first
+            .checked_sub(1)
+            .map_or(0, |last| self.marks[last].bytes);
+        let fitting = self
+            .marks
+            .partition_point(|mark| mark.bytes - before.min(mark.bytes) <= budget);
+        let least = if force == Force::OneRecord {
+            first + 1
+        } else {
+            first
+        };
         let count = fitting.max(least).min(self.marks.len());
         if count <= first {
             return None;
@@ -94,7 +109,9 @@ pub fn fingerprint(before: u64, record: &RawRecord<'_>) -> u64 {
     let mut text = [0_u8; 32 + 2 * END];
     let payload = record.payload.unwrap_or_default();
     // A tombstone and an empty payload are different records.
-    let length = record.payload.map_or(u64::MAX, |payload| payload.len() as u64);
+    let length = record
+        .payload
+        .map_or(u64::MAX, |payload| payload.len() as u64);
     text[..8].copy_from_slice(&before.to_le_bytes());
     text[8..16].copy_from_slice(&record.offset.to_le_bytes());
     text[16..24].copy_from_slice(&record.append_time_ms.unwrap_or(i64::MIN).to_le_bytes());

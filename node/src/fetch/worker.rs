@@ -39,7 +39,12 @@ struct FetchedLane {
 
 impl Worker {
     pub(super) fn new(source: SourceConfig, fields: &FieldSet, shared: Arc<Shared>) -> Self {
-        Self { source, decoder: Decoder::new(fields), shared, lanes: Vec::new() }
+        Self {
+            source,
+            decoder: Decoder::new(fields),
+            shared,
+            lanes: Vec::new(),
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -115,11 +120,15 @@ impl Worker {
         }
         match lane.fill(reader, &self.decoder) {
             Ok(read) => Ok(read),
-            Err(SourceError::Lane { lane: name, message }) => {
+            Err(SourceError::Lane {
+                lane: name,
+                message,
+            }) => {
                 let source = &self.source.name;
                 tracing::error!(source, lane = name, message, "lane cannot be read on");
                 lane.failed = true;
-                lane.buffer.fail(format!("source {source}, lane {name}: {message}"));
+                lane.buffer
+                    .fail(format!("source {source}, lane {name}: {message}"));
                 Ok(0)
             }
             Err(error @ SourceError::Unavailable(_)) => Err(error),

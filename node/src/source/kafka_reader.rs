@@ -49,7 +49,10 @@ impl SourceReader for KafkaReader {
     }
 
     fn start(&mut self, lane: &str) -> Result<i64, SourceError> {
-        let (low, end) = self.source.bounds(partition(lane)?, ASK).map_err(unavailable)?;
+        let (low, end) = self
+            .source
+            .bounds(partition(lane)?, ASK)
+            .map_err(unavailable)?;
         Ok(match self.start {
             StartAt::Earliest => low,
             StartAt::Latest => end,
@@ -57,7 +60,10 @@ impl SourceReader for KafkaReader {
     }
 
     fn open(&mut self, lane: &str, offset: i64) -> Result<usize, SourceError> {
-        self.lanes.push(OpenLane { partition: partition(lane)?, next: offset });
+        self.lanes.push(OpenLane {
+            partition: partition(lane)?,
+            next: offset,
+        });
         self.stale = true;
         Ok(self.lanes.len() - 1)
     }
@@ -69,21 +75,28 @@ impl SourceReader for KafkaReader {
         on_record: &mut dyn FnMut(RawRecord<'_>),
     ) -> Result<usize, SourceError> {
         if self.stale {
-            let positions: Vec<_> =
-                self.lanes.iter().map(|lane| (lane.partition, lane.next)).collect();
-            self.source.assign(&positions).map_err(|error| judge(positions[lane].0, error))?;
+            let positions: Vec<_> = self
+                .lanes
+                .iter()
+                .map(|lane| (lane.partition, lane.next))
+                .collect();
+            self.source
+                .assign(&positions)
+                .map_err(|error| judge(positions[lane].0, error))?;
             self.stale = false;
         }
         let OpenLane { partition, next } = &mut self.lanes[lane];
-        let read = self.source.poll(*partition, POLL_RECORDS, max_bytes, &mut |record| {
-            *next = record.offset + 1;
-            on_record(RawRecord {
-                offset: record.offset,
-                next: record.offset + 1,
-                append_time_ms: record.append_time,
-                payload: record.payload,
+        let read = self
+            .source
+            .poll(*partition, POLL_RECORDS, max_bytes, &mut |record| {
+                *next = record.offset + 1;
+                on_record(RawRecord {
+                    offset: record.offset,
+                    next: record.offset + 1,
+                    append_time_ms: record.append_time,
+                    payload: record.payload,
+                });
             });
-        });
         read.map_err(|error| judge(*partition, error))
     }
 
@@ -117,8 +130,9 @@ fn judge(partition: i32, error: KafkaSourceError) -> SourceError {
         | KafkaSourceError::OffsetOutOfRange { .. }
         | KafkaSourceError::Truncated { .. }
         | KafkaSourceError::TopicRecreated { .. }
-        | KafkaSourceError::Fatal { .. } => {
-            SourceError::Lane { lane: partition.to_string(), message: error.to_string() }
-        }
+        | KafkaSourceError::Fatal { .. } => SourceError::Lane {
+            lane: partition.to_string(),
+            message: error.to_string(),
+        },
     }
 }

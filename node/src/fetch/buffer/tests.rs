@@ -15,9 +15,16 @@ fn filled(offsets: &[i64], size: usize, per_chunk: usize) -> (LaneBuffer, Vec<u6
         let mut chunk = Chunk::new(RecordBatch::new(0));
         for &offset in group {
             let payload = Some(payload.as_slice());
-            let record = RawRecord { offset, next: offset + 1, append_time_ms: None, payload };
+            let record = RawRecord {
+                offset,
+                next: offset + 1,
+                append_time_ms: None,
+                payload,
+            };
             running = fingerprint(running, &record);
-            chunk.batch.push(offset, None, RecordState::Decoded, &vec![b'x'; size]);
+            chunk
+                .batch
+                .push(offset, None, RecordState::Decoded, &vec![b'x'; size]);
             chunk.mark(&record, running);
             fingerprints.push(running);
         }
@@ -28,7 +35,10 @@ fn filled(offsets: &[i64], size: usize, per_chunk: usize) -> (LaneBuffer, Vec<u6
 
 fn offsets(parts: &[Part]) -> Vec<i64> {
     let of = |(chunk, range): &Part| {
-        range.clone().map(|index| chunk.batch.meta(index).offset).collect::<Vec<_>>()
+        range
+            .clone()
+            .map(|index| chunk.batch.meta(index).offset)
+            .collect::<Vec<_>>()
     };
     parts.iter().flat_map(of).collect()
 }
@@ -37,7 +47,13 @@ fn offsets(parts: &[Part]) -> Vec<i64> {
 fn a_cut_takes_as_many_records_as_fit_across_chunks() {
     let (buffer, fingerprints) = filled(&[0, 1, 2, 3, 4, 5], 10, 2);
     let choice = buffer.choose_cut(0, 35).unwrap();
-    assert_eq!(choice, CutChoice { cut: 3, fingerprint: fingerprints[2] });
+    assert_eq!(
+        choice,
+        CutChoice {
+            cut: 3,
+            fingerprint: fingerprints[2]
+        }
+    );
     assert_eq!(buffer.choose_cut(1, 20).unwrap().cut, 3);
     assert_eq!(buffer.choose_cut(0, 1_000).unwrap().cut, 6);
     assert_eq!(buffer.choose_cut(6, 1_000), None);
@@ -73,19 +89,28 @@ fn a_chunk_is_taken_in_parts_each_record_once() {
 fn other_records_under_the_same_offsets_are_refused_and_stay() {
     let (buffer, fingerprints) = filled(&[0, 1, 2], 10, 3);
     let other = buffer.take(0, 2, fingerprints[1] ^ 1, Duration::ZERO);
-    assert_eq!(other.unwrap_err(), TakeError::OtherRecords { from: 0, to: 2 });
+    assert_eq!(
+        other.unwrap_err(),
+        TakeError::OtherRecords { from: 0, to: 2 }
+    );
     assert_eq!(buffer.level().0, 30);
     // A record that the leader had just below the cut is missing here: a hole that should not be one.
     let (buffer, fingerprints) = filled(&[0, 2], 10, 3);
     let hole = buffer.take(0, 2, fingerprints[0], Duration::ZERO);
-    assert_eq!(hole.unwrap_err(), TakeError::OtherRecords { from: 0, to: 2 });
+    assert_eq!(
+        hole.unwrap_err(),
+        TakeError::OtherRecords { from: 0, to: 2 }
+    );
 }
 
 #[test]
 fn a_full_buffer_makes_room_for_what_a_tick_asks() {
     let buffer = LaneBuffer::new(0, 0);
     assert!(!buffer.has_room());
-    assert_eq!(buffer.take(0, 5, 0, Duration::ZERO).unwrap_err(), TakeError::NotYet);
+    assert_eq!(
+        buffer.take(0, 5, 0, Duration::ZERO).unwrap_err(),
+        TakeError::NotYet
+    );
     assert!(buffer.has_room());
 }
 

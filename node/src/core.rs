@@ -1,0 +1,177 @@
+//! What the parts of a running node share: the agreed state as far as this node has read the log, its feeds, its
+//! results, and the signals between them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use tokio::sync::{mpsc, watch};
+use unisono_replication::command::FeedId;
+use unisono_replication::machine::Machine;
+use unisono_replication::{Position, Replica};
+
+use crate::config::NodeConfig;
+use crate::feed::{Feed, Hooks};
+use crate::publisher::Reported;
+use crate::results::ResultsLog;
+
+/// Shared by the driver, the proposer, the publishers and the HTTP service.
+pub struct Core {
+    pub config: NodeConfig,
+    pub replica: Replica,
+    pub results: ResultsLog,
+    pub counters: Counters,
+    pub reported: Reported,
+    stopping: AtomicBool,
+    agreed: RwLock<Agreed>,
+    /// The last entry of the log that this node has read.
+    applied: watch::Sender<Position>,
+    /// Counts signals that rows were written or frontiers moved.
+    news: Arc<watch::Sender<u64>>,
+    fatal: mpsc::Sender<String>,
+}
+
+/// The agreed state and what runs on it. Only the driver writes it.
+#[derive(Default)]
+pub struct Agreed {
+    /// The index of the log at which the state stands.
+    pub index: u64,
+    pub machine: Machine,
+    pub feeds: BTreeMap<FeedId, Arc<Feed>>,
+    /// Feeds that could not be started here, and why.
+    pub refused: BTreeMap<FeedId, String>,
+    /// When this process saw the last tick of a feed.
+    pub ticked: BTreeMap<FeedId, Instant>,
+}
+
+/// What is counted since the process started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub entries: AtomicU64,
+    pub ticks: AtomicU64,
+    pub void_entries: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub checkpoints_installed: AtomicU64,
+    pub proposals_lost: AtomicU64,
+    pub takeovers: AtomicU64,
+    pub published_rows: AtomicU64,
+    pub publish_retries: AtomicU64,
+    pub fenced: AtomicU64,
+}
+
+/// The right to propose and to publish in one term. Its only source is [`Core::authority`]; it says what was true at
+/// that moment, and all that is done with it is checked again where it counts: by the log, and by the sink.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Authority {
+    pub term: u64,
+}
+
+impl Core {
+    /// Puts the parts together. The receiver tells of what the process cannot go on with.
+    #[must_use]
+    pub fn new(
+        config: NodeConfig,
+        replica: Replica,
+        results: ResultsLog,
+    ) -> (Arc<Self>, mpsc::Receiver<String>) {
+        let (fatal, receiver) = mpsc::channel(8);
+        let core = Self {
+            config,
+            replica,
+            results,
+            counters: Counters::default(),
+            reported: Reported::default(),
+            stopping: AtomicBool::new(false),
+            agreed: RwLock::default(),
+            applied: watch::Sender::new(Position::default()),
+            news: Arc::new(watch::Sender::new(0)),
+            fatal,
+        };
+        (Arc::new(core), receiver)
+    }
+
+    /// The agreed state, for a short look.
+    pub fn agreed(&self) -> RwLockReadGuard<'_, Agreed> {
+        self.agreed
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The agreed state, for the driver alone.
+    pub(crate) fn agreed_mut(&self) -> RwLockWriteGuard<'_, Agreed> {
+        self.agreed
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Notes that this node has read the log up to `position`.
+    pub(crate) fn set_applied(&self, position: Position) {
+        self.applied.send_replace(position);
+    }
+
+    /// Waits until this node has read the log up to `index`.
+    pub async fn read_up_to(&self, index: u64) {
+        // The sender lives as long as `self`.
+        let _ = self
+            .applied
+            .subscribe()
+            .wait_for(|applied| applied.index >= index)
+            .await;
+    }
+
+    /// Tells the publishers to look again.
+    pub(crate) fn tell_news(&self) {
+        self.news
+            .send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Changes whenever rows were written or a frontier moved.
+    #[must_use]
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// What a feed calls.
+    #[must_use]
+    pub fn hooks(&self) -> Hooks {
+        let (news, fatal) = (Arc::clone(&self.news), self.fatal.clone());
+        Hooks {
+            rows_ready: Arc::new(move || news.send_modify(|count| *count = count.wrapping_add(1))),
+            fatal: Arc::new(move |reason| drop(fatal.try_send(reason))),
+        }
+    }
+
+    /// Ends the process with this reason.
+    pub fn fail(&self, reason: String) {
+        // If the channel is full, an earlier reason ends the process already.
+        let _ = self.fatal.try_send(reason);
+    }
+
+    /// Whether the node is on its way to its end.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Asks all threads of the node to end.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.tell_news();
+    }
+
+    /// The right to propose, if this node leads and has read an entry of its own term: before that it does not know all
+    /// that was committed before it, on which it must build.
+    #[must_use]
+    pub fn authority(&self) -> Option<Authority> {
+        let view = self.replica.view().borrow().clone();
+        let caught_up = self.applied.borrow().term == view.term;
+        (view.is_leader() && caught_up).then_some(Authority { term: view.term })
+    }
+
+    /// Whether `authority` still holds as far as this node knows.
+    #[must_use]
+    pub fn holds(&self, authority: &Authority) -> bool {
+        self.authority().as_ref() == Some(authority)
+    }
+}

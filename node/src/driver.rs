@@ -1,0 +1,232 @@
+//! The driver: one thread that reads the agreed log in order, applies it to the agreed state, and hands accepted ticks to
+//! their feeds. Raft itself waits for none of this.
+
+mod install;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+use unisono_replication::command::{Command, FeedId};
+use unisono_replication::machine::{AcceptedTick, Effect, Machine};
+use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
+
+use crate::checkpoint::{Checkpoint, CheckpointStore, Parcel};
+use crate::core::{Agreed, Core};
+use crate::feed::{Feed, FeedCheckpoint, FeedPlan};
+use crate::fetch::LaneStart;
+
+/// How long the driver waits for an entry before it looks at requests.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// What others ask of the driver.
+pub enum Request {
+    /// The state at the log's position where the driver stands; feeds deliver their parts when they are there.
+    Checkpoint(SyncSender<PendingCheckpoint>),
+    /// A peer's state takes the place of this node's.
+    Install(Box<Parcel>, SyncSender<io::Result<()>>),
+}
+
+/// A checkpoint whose feeds are still on their way to its index.
+pub struct PendingCheckpoint {
+    pub position: Position,
+    pub raft: Vec<u8>,
+    pub machine: Machine,
+    pub feeds: Vec<(FeedId, Receiver<FeedCheckpoint>)>,
+}
+
+/// The driver's state.
+pub struct Driver {
+    core: Arc<Core>,
+    store: CheckpointStore,
+    requests: Receiver<Request>,
+    cursor: LogCursor,
+    position: Position,
+}
+
+impl Driver {
+    /// A driver that goes on from `checkpoint`, or from the log's beginning.
+    ///
+    /// # Errors
+    /// The checkpoint is another version's.
+    pub fn new(
+        core: Arc<Core>,
+        store: CheckpointStore,
+        requests: Receiver<Request>,
+        checkpoint: Option<Checkpoint>,
+    ) -> io::Result<Self> {
+        let position = checkpoint
+            .as_ref()
+            .map(Checkpoint::position)
+            .unwrap_or_default();
+        let raft = checkpoint
+            .as_ref()
+            .map(|checkpoint| checkpoint.raft.as_slice());
+        let cursor = core.replica.cursor(raft)?;
+        let mut driver = Self {
+            core,
+            store,
+            requests,
+            cursor,
+            position,
+        };
+        if let Some(checkpoint) = checkpoint {
+            driver.load(checkpoint);
+        }
+        Ok(driver)
+    }
+
+    /// Runs until the log closes.
+    pub fn run(mut self) {
+        loop {
+            while let Ok(request) = self.requests.try_recv() {
+                self.serve(request);
+            }
+            match self.cursor.next(WAIT) {
+                Ok(CursorEvent::Entry { position, payload }) => {
+                    if let Err(reason) = self.entry(position, payload.as_deref()) {
+                        return self.core.fail(reason);
+                    }
+                }
+                Ok(CursorEvent::Idle) => {}
+                Ok(CursorEvent::Closed) => return,
+                // A peer's checkpoint is on its way: it comes as a request.
+                Err(LogError::Superseded { .. }) => std::thread::sleep(WAIT),
+                Err(error) => return self.core.fail(error.to_string()),
+            }
+        }
+    }
+
+    fn serve(&mut self, request: Request) {
+        match request {
+            Request::Checkpoint(reply) => {
+                let agreed = self.core.agreed();
+                let feeds = agreed
+                    .feeds
+                    .iter()
+                    .map(|(&id, feed)| (id, feed.checkpoint()));
+                // Whoever asked may have given up.
+                let _ = reply.send(PendingCheckpoint {
+                    position: self.position,
+                    raft: self.cursor.raft_state(),
+                    machine: agreed.machine.clone(),
+                    feeds: feeds.collect(),
+                });
+            }
+            Request::Install(parcel, reply) => {
+                let _ = reply.send(self.install(*parcel));
+            }
+        }
+    }
+
+    fn entry(&mut self, position: Position, payload: Option<&[u8]>) -> Result<(), String> {
+        self.position = position;
+        self.core.counters.entries.fetch_add(1, Ordering::Relaxed);
+        if let Some(payload) = payload {
+            let command = Command::decode(payload)
+                .map_err(|error| format!("entry {} of the agreed log: {error}", position.index))?;
+            let mut agreed = self.core.agreed_mut();
+            let effect = agreed
+                .machine
+                .apply(position.index, position.term, &command);
+            agreed.index = position.index;
+            drop(agreed);
+            self.follow(effect);
+        } else {
+            self.core.agreed_mut().index = position.index;
+        }
+        self.core.set_applied(position);
+        Ok(())
+    }
+
+    fn follow(&self, effect: Effect) {
+        match effect {
+            Effect::Void(reason) => {
+                self.core
+                    .counters
+                    .void_entries
+                    .fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(?reason, index = self.position.index, "void entry");
+            }
+            Effect::FeedCreated(feed) => self.restart_feed(feed),
+            // A feed takes pipelines before its first tick only, so it can simply begin anew.
+            Effect::PipelineCreated { incarnation } => {
+                let feed = self.core.agreed().machine.pipelines()[&incarnation].feed;
+                self.restart_feed(feed);
+            }
+            Effect::LanesAdded { feed, first } => self.add_lanes(feed, first as usize),
+            Effect::Ticked(ticks) => ticks.into_iter().for_each(|tick| self.tick(tick)),
+            Effect::FrontierMoved => {
+                self.retain();
+                self.core.tell_news();
+            }
+        }
+    }
+
+    fn tick(&self, tick: AcceptedTick) {
+        self.core.counters.ticks.fetch_add(1, Ordering::Relaxed);
+        let id = tick.feed;
+        let feed = {
+            let mut agreed = self.core.agreed_mut();
+            agreed.ticked.insert(id, Instant::now());
+            agreed.feeds.get(&id).cloned()
+        };
+        // Not while the lock is held: a feed that is behind makes the driver wait here.
+        if let Some(feed) = feed {
+            feed.tick(tick);
+        }
+    }
+
+    fn add_lanes(&self, id: FeedId, first: usize) {
+        let agreed = self.core.agreed();
+        let Some(feed) = agreed.feeds.get(&id) else {
+            return;
+        };
+        for lane in &agreed.machine.feeds()[&id].lanes[first..] {
+            let start = LaneStart {
+                name: lane.name.clone(),
+                cut: lane.cut,
+                fingerprint: lane.fingerprint,
+            };
+            feed.add_lane(lane.source as usize, start);
+        }
+    }
+
+    fn restart_feed(&self, id: FeedId) {
+        let mut agreed = self.core.agreed_mut();
+        agreed.feeds.remove(&id);
+        let state = BTreeMap::new();
+        self.start_feed(&mut agreed, id, &state);
+    }
+
+    /// Starts a feed at the agreed state; its engine at `states`, which is the checkpoint of the same index.
+    fn start_feed(&self, agreed: &mut Agreed, id: FeedId, states: &BTreeMap<FeedId, Vec<u8>>) {
+        let state = states.get(&id).map(Vec::as_slice);
+        let feed = FeedPlan::new(&agreed.machine, id, state, &self.core.config)
+            .and_then(|plan| Feed::start(plan, self.core.results.clone(), self.core.hooks()));
+        match feed {
+            Ok(feed) => {
+                agreed.refused.remove(&id);
+                agreed.feeds.insert(id, Arc::new(feed));
+            }
+            Err(error) => {
+                tracing::error!(feed = id.0, %error, "feed cannot start");
+                agreed.refused.insert(id, error.to_string());
+            }
+        }
+    }
+
+    fn retain(&self) {
+        let agreed = self.core.agreed();
+        for stream in self.core.results.streams() {
+            let published = agreed.machine.frontier(crate::checkpoint::key_of(stream));
+            let published = unisono_engine::row::Seq(published);
+            if let Err(error) = self.core.results.retain(stream, published) {
+                tracing::warn!(%error, "old rows cannot be removed");
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The frontier in the agreed log: of the built-in sink the truth (an entry publishes the rows below it, on all replicas
+//! at once), of the others a copy.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use unisono_replication::command::{Command, FrontierMoves, StreamKey};
+
+use super::streams_of;
+use crate::checkpoint::key_of;
+use crate::config::BUILTIN_SINK;
+use crate::core::{Authority, Core};
+
+/// Without news, the frontier is looked at again after so long.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long after a failed proposal the next one is made.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Moves the frontiers for as long as the node runs.
+pub async fn run(core: Arc<Core>) {
+    let mut news = core.news();
+    let mut view = core.replica.view();
+    loop {
+        tokio::select! {
+            _ = news.changed() => {}
+            _ = view.changed() => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        let Some(authority) = core.authority() else {
+            continue;
+        };
+        let next = moves(&core);
+        if next.is_empty() {
+            continue;
+        }
+        move_to(&core, &authority, next).await;
+    }
+}
+
+async fn move_to(core: &Core, authority: &Authority, next: Vec<(StreamKey, u64)>) {
+    let command = Command::Frontier(FrontierMoves {
+        term: authority.term,
+        next,
+    });
+    match core.replica.propose(command.encode()).await {
+        Ok(position) => core.read_up_to(position.index).await,
+        Err(error) => {
+            core.counters.proposals_lost.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%error, "frontier not moved");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Streams whose frontier in the log is behind.
+fn moves(core: &Core) -> Vec<(StreamKey, u64)> {
+    let agreed = core.agreed();
+    let mut next = core.reported.all();
+    for stream in streams_of(&agreed, &core.config, BUILTIN_SINK) {
+        next.insert(key_of(stream), core.results.next_seq(stream).0);
+    }
+    next.retain(|&key, next| *next > agreed.machine.frontier(key));
+    next.into_iter().collect()
+}

@@ -1,0 +1,244 @@
+//! A replica, composed: everything that can be wrong is checked or bound first, then the parts start in order.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::mpsc;
+use unisono_replication::{Replica, ReplicaConfig};
+
+use crate::checkpoint::CheckpointStore;
+use crate::config::NodeConfig;
+use crate::core::Core;
+use crate::driver::Driver;
+use crate::publisher;
+use crate::results::{Limits, ResultsLog};
+use crate::service::NodeService;
+use crate::snapshots::NodeSnapshots;
+
+/// Bytes after which a segment of the results log ends.
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// Entries of the log that are kept below a checkpoint: a replica that was away for less is sent entries, not state.
+const KEEP_LOG_ENTRIES: u64 = 20_000;
+/// How long the clean end of a replica may take before the process ends anyway.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why a replica could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address is taken or not this machine's: correct the config, or stop the other program.
+    #[error("cannot listen on {address} ({key}): {error}")]
+    Listen {
+        key: &'static str,
+        address: String,
+        error: io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error("{0}")]
+    Data(String),
+    /// Raft could not start.
+    #[error(transparent)]
+    Replica(#[from] unisono_replication::StartError),
+    /// The system refused a thread or a signal handler.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+    /// The running process cannot go on; a restart may.
+    #[error("{0}")]
+    Fatal(String),
+}
+
+/// Sockets that are bound before anything else starts.
+struct Listeners {
+    http: TcpListener,
+    raft: TcpListener,
+}
+
+impl Listeners {
+    fn bind(config: &NodeConfig) -> Result<Self, ServeError> {
+        let raft = &config.cluster.peers[&config.node.id];
+        Ok(Self {
+            http: listen("node.http", &config.node.http)?,
+            raft: listen("cluster.peers", raft)?,
+        })
+    }
+}
+
+fn listen(key: &'static str, address: &str) -> Result<TcpListener, ServeError> {
+    let bound = TcpListener::bind(address);
+    let listener = bound.map_err(|error| ServeError::Listen {
+        key,
+        address: address.to_owned(),
+        error,
+    })?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Runs a replica until it is asked to stop (SIGTERM, SIGINT) or cannot go on.
+///
+/// # Errors
+/// Why it could not start, or had to end.
+pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+    let listeners = Listeners::bind(&config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let mut node = Node::start(config, listeners, &runtime)?;
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            () = stop => None,
+            reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
+        }
+    });
+    match ended {
+        None => {
+            tracing::info!("stopping");
+            node.stop(&runtime);
+            runtime.shutdown_timeout(STOP_WITHIN);
+            Ok(())
+        }
+        // Nothing is tidied up: what is durable is durable, and the rest comes back from the log.
+        Some(reason) => {
+            runtime.shutdown_background();
+            Err(ServeError::Fatal(reason))
+        }
+    }
+}
+
+struct Node {
+    core: Arc<Core>,
+    fatal: mpsc::Receiver<String>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Node {
+    fn start(
+        config: NodeConfig,
+        listeners: Listeners,
+        runtime: &Runtime,
+    ) -> Result<Self, ServeError> {
+        let data = |error: &dyn std::fmt::Display| ServeError::Data(error.to_string());
+        let limits = Limits {
+            max_bytes_per_stream: config.results.max_bytes,
+            segment_bytes: SEGMENT_BYTES,
+        };
+        let results = ResultsLog::open(&config.data_dir.join("results"), limits)
+            .map_err(|error| data(&error))?;
+        let store = CheckpointStore::open(config.data_dir.join("checkpoints"))
+            .map_err(|error| data(&error))?;
+        let checkpoint = store.load().map_err(|error| data(&error))?;
+        let (requests, receiver) = channel();
+        let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests);
+        let replica = Replica::start(raft_config(&config, listeners.raft), Arc::new(snapshots))?;
+        let (core, fatal) = Core::new(config, replica, results);
+        let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
+        let mut threads = vec![thread("driver", move || driver.run())?];
+        for sink in core.config.sinks.clone() {
+            let (core, runtime) = (Arc::clone(&core), runtime.handle().clone());
+            let name = format!("sink-{}", sink.name);
+            threads.push(thread(&name, move || {
+                publisher::publish_to_kafka(&core, &sink, &runtime)
+            })?);
+        }
+        spawn_tasks(&core, listeners.http, runtime.handle())?;
+        let (node, http) = (core.config.node.id, &core.config.node.http);
+        tracing::info!(node, http, "serving");
+        Ok(Self {
+            core,
+            fatal,
+            threads,
+        })
+    }
+
+    /// A clean stop: hand the lead over, keep what is known, end.
+    fn stop(self, runtime: &Runtime) {
+        runtime.block_on(async {
+            if let Err(error) = self.core.replica.hand_over().await {
+                tracing::debug!(%error, "no hand-over");
+            }
+            self.core.stop();
+            if let Err(error) = self.core.replica.trigger_checkpoint().await {
+                tracing::debug!(%error, "no checkpoint at the end");
+            }
+            self.core.replica.shutdown().await;
+        });
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread panicked");
+            }
+        }
+    }
+}
+
+fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
+    ReplicaConfig {
+        number: config.node.id,
+        listener,
+        peers: config.cluster.peers.clone(),
+        dir: config.data_dir.join("raft"),
+        heartbeat: config.cluster.heartbeat,
+        election_timeout: config.cluster.election_timeout,
+        keep_log_entries: KEEP_LOG_ENTRIES,
+    }
+}
+
+fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
+    runtime.spawn(crate::proposer::run(Arc::clone(core)));
+    runtime.spawn(publisher::report_frontiers(Arc::clone(core)));
+    runtime.spawn(checkpoints(Arc::clone(core)));
+    runtime.spawn(crate::status::tell(Arc::clone(core)));
+    let mut failed = core.replica.fatal();
+    let watched = Arc::clone(core);
+    runtime.spawn(async move {
+        if let Ok(reason) = failed.wait_for(Option::is_some).await {
+            watched.fail(reason.clone().unwrap_or_default());
+        }
+    });
+    let service = Arc::new(NodeService::new(Arc::clone(core)));
+    let app = unisono_api::router(service);
+    let _in_runtime = runtime.enter();
+    let listener = tokio::net::TcpListener::from_std(http)?;
+    let served = Arc::clone(core);
+    runtime.spawn(async move {
+        if let Err(error) = unisono_api::serve(listener, app).await {
+            served.fail(format!("the http server ended: {error}"));
+        }
+    });
+    Ok(())
+}
+
+/// Makes a checkpoint every interval, each replica at a moment of its own, so that not all are busy at once.
+async fn checkpoints(core: Arc<Core>) {
+    let interval = core.config.cluster.checkpoint_interval;
+    let nodes = u32::try_from(core.config.cluster.peers.len()).unwrap_or(1);
+    let before = core
+        .config
+        .cluster
+        .peers
+        .keys()
+        .filter(|&&id| id < core.config.node.id)
+        .count();
+    let stagger = interval / nodes * u32::try_from(before).unwrap_or(0);
+    tokio::time::sleep(stagger).await;
+    loop {
+        tokio::time::sleep(interval).await;
+        match core.replica.trigger_checkpoint().await {
+            Ok(false) => {}
+            Ok(true) => {
+                core.counters
+                    .checkpoints
+                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+            Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
+        }
+    }
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}

@@ -1,0 +1,213 @@
+//! The node behind the HTTP interface.
+
+mod cluster;
+mod metrics;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use unisono_api::dto::{ClusterInfo, PipelineInfo, Readiness, WindowInfo};
+use unisono_api::{Metric, OpenPage, Service, ServiceError, WindowsPage, WindowsQuery};
+use unisono_engine::PipelineStats;
+use unisono_engine::row::{Incarnation, Seq, StreamId, StreamKind};
+use unisono_engine::spec::Timestamp;
+use unisono_engine::timestamp;
+use unisono_replication::machine::Pipeline;
+
+use crate::checkpoint::key_of;
+use crate::config::PipelineDefinition;
+use crate::core::{Agreed, Core};
+use crate::results::{ResultsError, ScanFilter};
+
+/// Open windows that are shown at most.
+const MOST_OPEN: usize = 10_000;
+
+/// Answers from what this node knows; any replica can.
+pub struct NodeService {
+    core: Arc<Core>,
+}
+
+impl NodeService {
+    #[must_use]
+    pub fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    fn find(&self, name: &str) -> Result<Incarnation, ServiceError> {
+        let agreed = self.core.agreed();
+        let found = agreed.machine.pipeline_named(name);
+        let unknown = || ServiceError::UnknownPipeline(name.to_owned());
+        found
+            .map(|(incarnation, _)| Incarnation(incarnation))
+            .ok_or_else(unknown)
+    }
+
+    /// Rows of a stream below this are published, as far as this node knows, and it has them.
+    fn published(&self, agreed: &Agreed, stream: StreamId) -> Seq {
+        let frontier = agreed.machine.frontier(key_of(stream));
+        Seq(frontier.min(self.core.results.next_seq(stream).0))
+    }
+
+    fn rows(
+        &self,
+        stream: StreamId,
+        filter: &ScanFilter,
+        after: u64,
+        limit: usize,
+    ) -> Result<WindowsPage, ServiceError> {
+        let published = self.published(&self.core.agreed(), stream);
+        let first = self.core.results.first_seq(stream);
+        if after > 0 && after < first.0 {
+            return Err(ServiceError::Gone {
+                first: first.0,
+                asked: after,
+            });
+        }
+        let page = self
+            .core
+            .results
+            .scan(stream, published, filter, Seq(after), limit);
+        let page = page.map_err(|error| internal(&error))?;
+        Ok(WindowsPage {
+            rows: page
+                .rows
+                .into_iter()
+                .map(|row| Bytes::from(row.json))
+                .collect(),
+            published: published.0,
+            next: page.next.map(|next| next.0),
+        })
+    }
+
+    fn info(&self, agreed: &Agreed, incarnation: u64, pipeline: &Pipeline) -> PipelineInfo {
+        let id = Incarnation(incarnation);
+        let stream = StreamId {
+            incarnation: id,
+            kind: StreamKind::Rows,
+        };
+        let feed = agreed.feeds.get(&pipeline.feed);
+        let stats = feed.and_then(|feed| feed.status().pipelines.get(&id).copied());
+        let definition = PipelineDefinition::from_canonical(&pipeline.definition).ok();
+        let frontier = agreed.machine.frontier(key_of(stream));
+        let mut info = PipelineInfo {
+            name: pipeline.name.clone(),
+            incarnation,
+            sink: pipeline.sink.clone(),
+            published: (frontier > 0).then_some(frontier),
+            ..PipelineInfo::default()
+        };
+        if let Some(definition) = definition {
+            let window = definition.spec.window;
+            let (size_ms, slide_ms) = (window.size_ms(), window.slide_ms());
+            info.window = WindowInfo { size_ms, slide_ms };
+            let groups = definition.spec.group_by.iter();
+            info.group_fields = groups.map(|group| group.name.clone()).collect();
+            info.sources = definition.sources;
+        }
+        if let Some(stats) = stats {
+            fill(&mut info, &stats);
+        }
+        info
+    }
+}
+
+impl Service for NodeService {
+    fn pipelines(&self) -> Vec<PipelineInfo> {
+        let agreed = self.core.agreed();
+        let pipelines = agreed.machine.pipelines().iter();
+        let mut infos: Vec<_> = pipelines
+            .map(|(&id, pipeline)| self.info(&agreed, id, pipeline))
+            .collect();
+        infos.sort_by(|one, other| one.name.cmp(&other.name));
+        infos
+    }
+
+    fn pipeline(&self, name: &str) -> Option<PipelineInfo> {
+        let agreed = self.core.agreed();
+        let (incarnation, pipeline) = agreed.machine.pipeline_named(name)?;
+        Some(self.info(&agreed, incarnation, pipeline))
+    }
+
+    fn windows(&self, pipeline: &str, query: &WindowsQuery) -> Result<WindowsPage, ServiceError> {
+        let stream = StreamId {
+            incarnation: self.find(pipeline)?,
+            kind: StreamKind::Rows,
+        };
+        let filter = ScanFilter {
+            from: query.from.map(Timestamp),
+            to: query.to.map(Timestamp),
+            groups: query.groups.clone(),
+        };
+        self.rows(stream, &filter, query.after, query.limit)
+    }
+
+    fn open_windows(&self, pipeline: &str) -> Result<OpenPage, ServiceError> {
+        let incarnation = self.find(pipeline)?;
+        let feed = {
+            let agreed = self.core.agreed();
+            let known = agreed.machine.pipelines().get(&incarnation.0);
+            let feed = known.and_then(|known| agreed.feeds.get(&known.feed));
+            feed.cloned().ok_or_else(|| {
+                let name = pipeline.to_owned();
+                ServiceError::Unavailable(format!("the feed of {name} does not run on this node"))
+            })?
+        };
+        let rows = feed.open_windows(incarnation);
+        let stats = feed.status().pipelines.get(&incarnation).copied();
+        Ok(OpenPage {
+            truncated: rows.len() > MOST_OPEN,
+            rows: rows
+                .into_iter()
+                .take(MOST_OPEN)
+                .map(|row| Bytes::from(row.json))
+                .collect(),
+            tick: Some(feed.ticks()).filter(|&ticks| ticks > 0),
+            watermark: stats
+                .and_then(|stats| stats.watermark)
+                .map(timestamp::format),
+        })
+    }
+
+    fn dead_letters(
+        &self,
+        pipeline: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<WindowsPage, ServiceError> {
+        let kind = StreamKind::DeadLetters;
+        let stream = StreamId {
+            incarnation: self.find(pipeline)?,
+            kind,
+        };
+        self.rows(stream, &ScanFilter::default(), after, limit)
+    }
+
+    fn cluster(&self) -> ClusterInfo {
+        cluster::info(&self.core)
+    }
+
+    fn readiness(&self) -> Readiness {
+        cluster::readiness(&self.core)
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        metrics::all(&self.core)
+    }
+}
+
+fn fill(info: &mut PipelineInfo, stats: &PipelineStats) {
+    info.next_seq = stats.next_row_seq.0;
+    info.digest = stats.row_digest.to_string();
+    info.watermark = stats.watermark.map(timestamp::format);
+    info.closed_through = stats.closed_through.map(timestamp::format);
+    info.open_windows = stats.open_windows;
+    info.counters = metrics::counters(stats)
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+}
+
+fn internal(error: &ResultsError) -> ServiceError {
+    tracing::error!(%error, "rows cannot be read");
+    ServiceError::Internal(error.to_string())
+}

@@ -1,0 +1,188 @@
+//! Metrics for Prometheus.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use unisono_api::Metric;
+use unisono_engine::PipelineStats;
+use unisono_engine::row::{Incarnation, StreamId, StreamKind};
+
+use crate::checkpoint::key_of;
+use crate::core::{Agreed, Core};
+
+/// A pipeline's counters by name.
+pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
+    let mut counters = vec![
+        ("records", stats.records),
+        ("counted", stats.counted),
+        ("filtered", stats.filtered),
+        ("partly_late", stats.partly_late),
+        ("bad_fields", stats.bad_fields),
+        ("dead_letters_suppressed", stats.dead_letters_suppressed),
+    ];
+    let letters = stats.dead_letters.iter();
+    counters.extend(letters.map(|(reason, count)| (reason.name(), count)));
+    counters
+}
+
+pub(super) fn all(core: &Core) -> Vec<Metric> {
+    let mut metrics = node(core);
+    let agreed = core.agreed();
+    lanes(&agreed, &mut metrics);
+    pipelines(core, &agreed, &mut metrics);
+    metrics
+}
+
+fn node(core: &Core) -> Vec<Metric> {
+    let view = core.replica.view().borrow().clone();
+    let counters = &core.counters;
+    let total = |name: &str, help: &str, counter: &AtomicU64| {
+        Metric::counter(name, help, number(counter.load(Ordering::Relaxed)))
+    };
+    let leads = if view.is_leader() { 1.0 } else { 0.0 };
+    vec![
+        Metric::gauge("unisono_leader", "1 if this node leads, else 0.", leads),
+        Metric::gauge("unisono_raft_term", "The Raft term.", number(view.term)),
+        Metric::gauge(
+            "unisono_raft_applied_index",
+            "The last entry of the agreed log that may be read here.",
+            number(view.applied),
+        ),
+        Metric::gauge(
+            "unisono_checkpoint_index",
+            "The entry at which the last checkpoint stands.",
+            number(view.snapshot),
+        ),
+        total(
+            "unisono_entries_total",
+            "Entries read from the agreed log.",
+            &counters.entries,
+        ),
+        total("unisono_ticks_total", "Ticks taken in.", &counters.ticks),
+        total(
+            "unisono_void_entries_total",
+            "Entries that did not count: proposed on an older state or in an older term.",
+            &counters.void_entries,
+        ),
+        total(
+            "unisono_proposals_lost_total",
+            "Proposals that were not committed, or whose outcome is unknown.",
+            &counters.proposals_lost,
+        ),
+        total(
+            "unisono_checkpoints_total",
+            "Checkpoints made.",
+            &counters.checkpoints,
+        ),
+        total(
+            "unisono_checkpoints_installed_total",
+            "Checkpoints taken from a peer.",
+            &counters.checkpoints_installed,
+        ),
+        total(
+            "unisono_takeovers_total",
+            "Times a sink was acquired.",
+            &counters.takeovers,
+        ),
+        total(
+            "unisono_published_rows_total",
+            "Rows that this node published to sinks other than the built-in one.",
+            &counters.published_rows,
+        ),
+        total(
+            "unisono_publish_retries_total",
+            "Publications that failed.",
+            &counters.publish_retries,
+        ),
+        total(
+            "unisono_fenced_total",
+            "Times another publisher fenced this one.",
+            &counters.fenced,
+        ),
+    ]
+}
+
+fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
+    for (id, feed) in agreed.machine.feeds() {
+        let buffers = agreed
+            .feeds
+            .get(id)
+            .map(|feed| feed.lanes())
+            .unwrap_or_default();
+        for (lane, buffer) in feed.lanes.iter().zip(buffers) {
+            let labelled = |metric: Metric| {
+                metric
+                    .label("feed", id.0)
+                    .label("source", &feed.sources[lane.source as usize].name)
+                    .label("lane", &lane.name)
+            };
+            let (waiting, _) = buffer.level();
+            metrics.push(labelled(Metric::gauge(
+                "unisono_lane_position",
+                "The offset up to which the lane is taken in.",
+                number(u64::try_from(lane.cut).unwrap_or(0)),
+            )));
+            metrics.push(labelled(Metric::gauge(
+                "unisono_lane_waiting_bytes",
+                "Bytes that were read and are not in a tick yet.",
+                number(waiting as u64),
+            )));
+        }
+        let stopped = agreed.refused.contains_key(id)
+            || agreed
+                .feeds
+                .get(id)
+                .is_some_and(|feed| feed.status().stopped.is_some());
+        let value = if stopped { 1.0 } else { 0.0 };
+        let help = "1 if the feed does not run on this node, else 0.";
+        metrics.push(Metric::gauge("unisono_feed_stopped", help, value).label("feed", id.0));
+    }
+}
+
+fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
+    for (&incarnation, pipeline) in agreed.machine.pipelines() {
+        let id = Incarnation(incarnation);
+        let stream = StreamId {
+            incarnation: id,
+            kind: StreamKind::Rows,
+        };
+        let labelled = |metric: Metric| metric.label("pipeline", &pipeline.name);
+        metrics.push(labelled(Metric::gauge(
+            "unisono_published_seq",
+            "The number of the next row to publish, as the agreed log has it.",
+            number(agreed.machine.frontier(key_of(stream))),
+        )));
+        metrics.push(labelled(Metric::gauge(
+            "unisono_next_seq",
+            "The number of the next row to compute.",
+            number(core.results.next_seq(stream).0),
+        )));
+        let feed = agreed.feeds.get(&pipeline.feed);
+        let Some(stats) = feed.and_then(|feed| feed.status().pipelines.get(&id).copied()) else {
+            continue;
+        };
+        for (name, value) in counters(&stats) {
+            let help = "What became of the records of a pipeline, since its creation.";
+            let metric = Metric::counter("unisono_records_total", help, number(value));
+            metrics.push(labelled(metric).label("outcome", name));
+        }
+        metrics.push(labelled(Metric::gauge(
+            "unisono_open_groups",
+            "Groups in memory, over all lanes and panes.",
+            number(stats.open_groups),
+        )));
+        if let Some(watermark) = stats.watermark {
+            let help = "How far event time has come, seconds since 1970.";
+            let seconds = watermark.0 as f64 / 1000.0;
+            metrics.push(labelled(Metric::gauge(
+                "unisono_watermark_seconds",
+                help,
+                seconds,
+            )));
+        }
+    }
+}
+
+/// Prometheus knows floats alone; beyond 2^53 the last digits are lost there.
+fn number(value: u64) -> f64 {
+    value as f64
+}
