@@ -13,7 +13,7 @@ pub(crate) struct ClientEvents {
     topic: String,
     served: AtomicU64,
     unreachable: AtomicBool,
-    end: Mutex<Option<i64>>,
+    end: Mutex<Option<PartitionEnd>>,
     recreated: Mutex<Option<String>>,
 }
 
@@ -33,8 +33,8 @@ impl ClientEvents {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// The offset of the end-of-partition event that the same thread was just given.
-    pub(crate) fn take_end(&self) -> Option<i64> {
+    /// What the end-of-partition event says that the same thread was just given.
+    pub(crate) fn take_end(&self) -> Option<PartitionEnd> {
         self.end
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -81,7 +81,7 @@ impl ClientContext for ClientEvents {
         self.served.fetch_add(1, Ordering::Relaxed);
         match error.rdkafka_error_code() {
             Some(Code::PartitionEOF) => {
-                let end = end_offset(reason);
+                let end = PartitionEnd::read(reason);
                 *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
             }
             Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve) => {
@@ -100,12 +100,27 @@ impl ClientContext for ClientEvents {
 
 impl ConsumerContext for ClientEvents {}
 
-/// The offset in librdkafka's text of an end-of-partition event, the only place where it is given. A text that reads
-/// otherwise gives `None`, and then no lane is ever taken to be at its end.
-fn end_offset(reason: &str) -> Option<i64> {
-    let (_, rest) = reason.split_once("reached end of partition at offset ")?;
-    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-    digits.parse().ok()
+/// Where a reader has nothing more to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionEnd {
+    /// One past all that can be read now.
+    pub(crate) offset: i64,
+    /// One past all that was appended; greater while a transaction is open.
+    pub(crate) appended: i64,
+}
+
+impl PartitionEnd {
+    /// Reads librdkafka's text of an end-of-partition event, the only place where it gives the offsets. A text that
+    /// reads otherwise gives `None`, and then nothing is ever taken to be at its end.
+    fn read(reason: &str) -> Option<Self> {
+        let (_, rest) = reason.split_once("reached end of partition at offset ")?;
+        let (offset, rest) = rest.split_once(" (HighwaterMark ")?;
+        let (appended, _) = rest.split_once(')')?;
+        Some(Self {
+            offset: offset.parse().ok()?,
+            appended: appended.parse().ok()?,
+        })
+    }
 }
 
 /// The ids in librdkafka's line "Topic T changed id from A to B", unless A says "not known yet".

@@ -137,7 +137,9 @@ impl Lane {
                     polled.end = None;
                     polled.messages.push(message);
                 }
-                Some(Err(KafkaError::PartitionEOF(_))) => polled.end = events.take_end(),
+                Some(Err(KafkaError::PartitionEOF(_))) => {
+                    polled.end = events.take_end().map(|end| end.offset);
+                }
                 Some(Err(error)) => {
                     polled.error = Some(error);
                     // Transient errors are passed over by the next poll.

@@ -1,0 +1,317 @@
+//! Publishes rows to Kafka, each once: rows and frontier in one transaction, by the one who fenced all others.
+
+mod config;
+mod error;
+mod fence;
+mod frontier;
+mod handle;
+mod topics;
+
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer};
+use unisono_engine::row::StreamKind;
+
+pub use config::KafkaSinkConfig;
+pub use error::{PublishError, SinkError};
+pub use frontier::Frontier;
+
+use crate::source::kafka::context::ClientEvents;
+use error::{is_fenced, is_refused};
+use frontier::{FrontierReader, ReadError};
+use handle::{Handle, Pool};
+
+const ACQUIRE_WITHIN: Duration = Duration::from_secs(10);
+const DELIVER_WITHIN: Duration = Duration::from_secs(8);
+const COMMIT_WITHIN: Duration = Duration::from_secs(5);
+
+/// One row, or one dead letter, on its way out.
+#[derive(Clone, Debug)]
+pub struct PublishRow<'a> {
+    /// The pipeline's name, for the header.
+    pub pipeline: &'a str,
+    /// The pipeline's incarnation.
+    pub incarnation: u64,
+    /// Its number within its stream.
+    pub seq: u64,
+    /// The stream's digest up to and with this row.
+    pub digest: String,
+    /// Which of the pipeline's two streams.
+    pub kind: StreamKind,
+    /// The record's key: the group as JSON. Rows with the same key go to the same partition, in order.
+    pub key: &'a [u8],
+    /// The record's value: the row as JSON.
+    pub value: &'a [u8],
+}
+
+/// Publishes to a topic. Blocking; made for one thread. Not acquired at first.
+pub struct KafkaSink {
+    config: KafkaSinkConfig,
+    reader: BaseConsumer<ClientEvents>,
+    pool: Pool,
+    active: Option<Handle>,
+}
+
+impl KafkaSink {
+    /// Sets up the clients and makes sure that the topics are there: creates those that are missing. Fences nobody.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, the broker or a topic.
+    pub fn connect(config: &KafkaSinkConfig) -> Result<Self, SinkError> {
+        let producer = config.producer()?;
+        let reader: BaseConsumer<ClientEvents> = config
+            .reader()
+            .create_with_context(ClientEvents::new(&config.frontier_topic))
+            .map_err(|error| config.refused(&error))?;
+        topics::ensure(config, &reader)?;
+        let pool = Pool::new(producer, &config.topic);
+        pool.keep_warm();
+        Ok(Self {
+            config: config.clone(),
+            reader,
+            pool,
+            active: None,
+        })
+    }
+
+    /// Keeps connected handles ready, so that [`Self::acquire`] is fast. To be called every few seconds, on followers
+    /// too; does not wait.
+    pub fn keep_warm(&mut self) {
+        self.pool.keep_warm();
+        // Serves what librdkafka has to tell; nothing is assigned, so no record can come.
+        let _ = self.reader.poll(Duration::ZERO);
+    }
+
+    /// Takes the sink away from every other publisher and tells how far publishing came: first the one, then the
+    /// other, so that nothing can be added to what was read. Waits at most 10 s.
+    ///
+    /// # Errors
+    /// [`PublishError::Unavailable`] or [`PublishError::Fatal`]; then the sink is not acquired.
+    pub fn acquire(&mut self) -> Result<Frontier, PublishError> {
+        self.release();
+        let deadline = Instant::now() + ACQUIRE_WITHIN;
+        let handle = fence::fence(&self.pool, &self.config.transactional_id, deadline)?;
+        let reader = FrontierReader {
+            consumer: &self.reader,
+            topic: &self.config.frontier_topic,
+            key: &self.config.transactional_id,
+            deadline,
+        };
+        match reader.read() {
+            Ok(frontier) => {
+                self.active = Some(handle);
+                self.pool.keep_warm();
+                Ok(frontier)
+            }
+            Err(error) => {
+                handle.retire();
+                Err(match error {
+                    ReadError::Unavailable(reason) => self.unavailable(reason),
+                    ReadError::Unreadable(reason) => self.fatal(reason),
+                })
+            }
+        }
+    }
+
+    /// Publishes rows and the frontier after them, all or nothing. The caller bounds the batch (10,000 rows or 4 MiB).
+    ///
+    /// # Errors
+    /// After any error the sink is released; the error says what is known, and what to do.
+    pub fn publish(
+        &mut self,
+        batch: &[PublishRow<'_>],
+        frontier: &Frontier,
+    ) -> Result<(), PublishError> {
+        let Some(handle) = self.active.take() else {
+            return Err(self.unavailable("not acquired".to_owned()));
+        };
+        match self.transact(&handle, batch, frontier) {
+            Ok(()) => {
+                self.active = Some(handle);
+                Ok(())
+            }
+            Err(error) => {
+                handle.retire();
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the sink up. What was published stays; nothing is open.
+    pub fn release(&mut self) {
+        if let Some(handle) = self.active.take() {
+            handle.retire();
+        }
+    }
+
+    /// Whether the sink was acquired and no error has come since. Another may have fenced it meanwhile.
+    #[must_use]
+    pub fn is_acquired(&self) -> bool {
+        self.active.is_some()
+    }
+
+    fn transact(
+        &self,
+        handle: &Handle,
+        batch: &[PublishRow<'_>],
+        frontier: &Frontier,
+    ) -> Result<(), PublishError> {
+        let producer = &handle.producer;
+        producer
+            .begin_transaction()
+            .map_err(|error| self.not_published(&error))?;
+        let deadline = Instant::now() + DELIVER_WITHIN;
+        for (index, row) in batch.iter().enumerate() {
+            self.send(handle, index, row, deadline)?;
+        }
+        let value = frontier
+            .encode()
+            .map_err(|error| self.fatal(error.to_string()))?;
+        let record = BaseRecord::with_opaque_to(&self.config.frontier_topic, batch.len())
+            .partition(0)
+            .key(self.config.transactional_id.as_bytes())
+            .payload(&value);
+        producer
+            .send(record)
+            .map_err(|(error, _)| self.not_published(&error))?;
+        // Not `flush`: it looks only every 100 ms. In flight is what the broker has not answered for.
+        while producer.in_flight_count() > 0 {
+            producer.poll(Duration::ZERO);
+            if Instant::now() > deadline {
+                return Err(self.unavailable("the broker did not take the rows in time".into()));
+            }
+            if producer.in_flight_count() > 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        if let Some((index, error)) = producer.context().take_failed() {
+            return Err(self.not_taken(batch.get(index), &error));
+        }
+        producer
+            .commit_transaction(COMMIT_WITHIN)
+            .map_err(|error| self.not_committed(&error))
+    }
+
+    fn send(
+        &self,
+        handle: &Handle,
+        index: usize,
+        row: &PublishRow<'_>,
+        deadline: Instant,
+    ) -> Result<(), PublishError> {
+        let (topic, kind) = match (row.kind, &self.config.dead_letter_topic) {
+            (StreamKind::Rows, _) => (&self.config.topic, "rows"),
+            (StreamKind::DeadLetters, Some(topic)) => (topic, "dead_letters"),
+            (StreamKind::DeadLetters, None) => return Ok(()),
+        };
+        let (incarnation, seq) = (row.incarnation.to_string(), row.seq.to_string());
+        let headers = OwnedHeaders::new_with_capacity(5)
+            .insert(Header {
+                key: "pipeline",
+                value: Some(row.pipeline),
+            })
+            .insert(Header {
+                key: "incarnation",
+                value: Some(&incarnation),
+            })
+            .insert(Header {
+                key: "kind",
+                value: Some(kind),
+            })
+            .insert(Header {
+                key: "seq",
+                value: Some(&seq),
+            })
+            .insert(Header {
+                key: "digest",
+                value: Some(&row.digest),
+            });
+        let mut record = BaseRecord::with_opaque_to(topic, index)
+            .key(row.key)
+            .payload(row.value)
+            .headers(headers);
+        loop {
+            match handle.producer.send(record) {
+                Ok(()) => return Ok(()),
+                Err((error, refused))
+                    if error.rdkafka_error_code() == Some(Code::QueueFull)
+                        && Instant::now() < deadline =>
+                {
+                    handle.producer.poll(Duration::from_millis(1));
+                    record = refused;
+                }
+                Err((error, _)) => return Err(self.not_taken(Some(row), &error)),
+            }
+        }
+    }
+
+    fn not_taken(&self, row: Option<&PublishRow<'_>>, error: &KafkaError) -> PublishError {
+        let too_large = matches!(
+            error.rdkafka_error_code(),
+            Some(Code::MessageSizeTooLarge | Code::MessageBatchTooLarge)
+        );
+        match row {
+            Some(row) if too_large => PublishError::TooLarge {
+                transactional_id: self.config.transactional_id.clone(),
+                pipeline: row.pipeline.to_owned(),
+                seq: row.seq,
+                bytes: row.key.len() + row.value.len(),
+                topic: self.config.topic.clone(),
+            },
+            _ => self.not_published(error),
+        }
+    }
+
+    /// Before the commit was asked for, nothing of the transaction can ever be read.
+    fn not_published(&self, error: &KafkaError) -> PublishError {
+        if is_fenced(error) {
+            self.fenced()
+        } else if is_refused(error) {
+            self.fatal(format!("the broker refuses: {error}"))
+        } else {
+            self.unavailable(format!("the broker did not take the rows: {error}"))
+        }
+    }
+
+    fn not_committed(&self, error: &KafkaError) -> PublishError {
+        let aborted = match error {
+            KafkaError::Transaction(error) => error.txn_requires_abort(),
+            _ => false,
+        };
+        if is_fenced(error) {
+            self.fenced()
+        } else if aborted {
+            self.unavailable(format!("the broker did not commit: {error}"))
+        } else {
+            PublishError::Unknown {
+                transactional_id: self.config.transactional_id.clone(),
+                reason: error.to_string(),
+            }
+        }
+    }
+
+    fn fenced(&self) -> PublishError {
+        PublishError::Fenced {
+            transactional_id: self.config.transactional_id.clone(),
+        }
+    }
+
+    fn unavailable(&self, reason: String) -> PublishError {
+        let transactional_id = self.config.transactional_id.clone();
+        PublishError::Unavailable {
+            transactional_id,
+            reason,
+        }
+    }
+
+    fn fatal(&self, reason: String) -> PublishError {
+        let transactional_id = self.config.transactional_id.clone();
+        PublishError::Fatal {
+            transactional_id,
+            reason,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Producers: connected ahead of need, since an election must not wait for connections.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext};
+
+const SPARE: usize = 3;
+/// Brokers close connections that were idle for ten minutes.
+const YOUNG: Duration = Duration::from_secs(300);
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
+
+/// What became of the records sent.
+#[derive(Default)]
+pub(super) struct Deliveries {
+    failed: Mutex<Option<(usize, KafkaError)>>,
+}
+
+impl Deliveries {
+    /// The first record that was not taken, by its place in the batch, and why.
+    pub(super) fn take_failed(&self) -> Option<(usize, KafkaError)> {
+        self.failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+}
+
+impl ClientContext for Deliveries {
+    fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
+        tracing::debug!(facility, message, "librdkafka");
+    }
+
+    /// What matters comes back from the call that it spoils.
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(%error, reason, "kafka producer error");
+    }
+
+    fn stats_raw(&self, _statistics: &[u8]) {}
+}
+
+impl ProducerContext for Deliveries {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
+        if let Err((error, _)) = result {
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            failed.get_or_insert_with(|| (index, error.clone()));
+        }
+    }
+}
+
+/// A producer with the sink's transactional id.
+pub(super) struct Handle {
+    pub(super) producer: BaseProducer<Deliveries>,
+    born: Instant,
+}
+
+impl Handle {
+    /// Connects, and learns where the topic's partitions are. Touches no transaction.
+    pub(super) fn connect(config: &ClientConfig, topic: &str) -> KafkaResult<Self> {
+        let producer: BaseProducer<Deliveries> =
+            config.create_with_context(Deliveries::default())?;
+        producer
+            .client()
+            .fetch_metadata(Some(topic), CONNECT_WITHIN)?;
+        Ok(Self {
+            producer,
+            born: Instant::now(),
+        })
+    }
+
+    /// Gives the producer up without waiting: librdkafka takes its time to end its threads. A transaction that is
+    /// open stays open until the next fence aborts it.
+    pub(super) fn retire(self) {
+        let started = std::thread::Builder::new()
+            .name("kafka-retire".to_owned())
+            .spawn(move || drop(self));
+        if let Err(error) = started {
+            // The closure, and the handle in it, was dropped here, on this thread.
+            tracing::debug!(%error, "could not start a thread");
+        }
+    }
+}
+
+/// Spare handles that have connected, but not begun anything: any number of them can wait on any number of replicas
+/// without disturbing the one that publishes.
+#[derive(Clone)]
+pub(super) struct Pool {
+    config: Arc<ClientConfig>,
+    topic: Arc<str>,
+    spare: Arc<Mutex<Vec<Handle>>>,
+    filling: Arc<AtomicBool>,
+}
+
+impl Pool {
+    pub(super) fn new(config: ClientConfig, topic: &str) -> Self {
+        Self {
+            config: Arc::new(config),
+            topic: topic.into(),
+            spare: Arc::default(),
+            filling: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Handle>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Renews old handles and fills the pool up, in the background.
+    pub(super) fn keep_warm(&self) {
+        let mut spare = self.lock();
+        let old: Vec<Handle> = spare
+            .extract_if(.., |handle| handle.born.elapsed() > YOUNG)
+            .collect();
+        spare
+            .iter()
+            .for_each(|handle| handle.producer.poll(Duration::ZERO));
+        let full = spare.len() >= SPARE;
+        drop(spare);
+        old.into_iter().for_each(Handle::retire);
+        if full || self.filling.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let pool = self.clone();
+        let fill = move || {
+            pool.fill();
+            pool.filling.store(false, Ordering::SeqCst);
+        };
+        if std::thread::Builder::new()
+            .name("kafka-warm".to_owned())
+            .spawn(fill)
+            .is_err()
+        {
+            self.filling.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn fill(&self) {
+        while self.lock().len() < SPARE {
+            match Handle::connect(&self.config, &self.topic) {
+                Ok(handle) => self.lock().push(handle),
+                Err(error) => {
+                    tracing::debug!(%error, "no spare kafka producer for now");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The youngest spare handle, or a new one.
+    pub(super) fn take(&self) -> KafkaResult<Handle> {
+        let young = self
+            .lock()
+            .pop()
+            .filter(|handle| handle.born.elapsed() <= YOUNG);
+        match young {
+            Some(handle) => Ok(handle),
+            None => Handle::connect(&self.config, &self.topic),
+        }
+    }
+}

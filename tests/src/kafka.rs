@@ -1,0 +1,7 @@
+//! A real Kafka broker for tests, started by the script under `deploy/kafka`.
+
+mod broker;
+mod clients;
+
+pub use broker::TestBroker;
+pub use clients::{Committed, Outcome};

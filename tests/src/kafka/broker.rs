@@ -1,0 +1,130 @@
+//! The broker's process.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+/// One Apache Kafka broker with a folder and ports of its own. It ends when the value is dropped, and within two
+/// seconds of the end of this process, whatever ended it.
+pub struct TestBroker {
+    dir: TempDir,
+    port: u16,
+}
+
+impl TestBroker {
+    /// The broker that all tests of one binary share; each test takes topics of its own. `None` only if
+    /// `UNISONO_SKIP_KAFKA=1` says to leave the tests with Kafka out.
+    ///
+    /// # Panics
+    /// If it cannot be started, with what is missing.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<TestBroker> = OnceLock::new();
+        (!Self::skipped()).then(|| {
+            SHARED.get_or_init(|| match Self::start() {
+                Ok(broker) => broker,
+                Err(error) => panic!("{error:#}"),
+            })
+        })
+    }
+
+    /// Whether `UNISONO_SKIP_KAFKA=1` says to leave the tests with Kafka out.
+    #[must_use]
+    pub fn skipped() -> bool {
+        std::env::var_os("UNISONO_SKIP_KAFKA").is_some_and(|value| value == "1")
+    }
+
+    /// Starts a broker that no other test uses: for tests that stop it.
+    ///
+    /// # Errors
+    /// What is missing, and how to leave the tests with Kafka out.
+    pub fn start() -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("unisono-kafka-")
+            .tempdir()
+            .context("could not make a folder for the test broker")?;
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let broker = Self { dir, port };
+        broker.start_again()?;
+        Ok(broker)
+    }
+
+    /// Starts the broker after [`Self::kill`], with its old data, at its old address.
+    ///
+    /// # Errors
+    /// What the script says.
+    pub fn start_again(&self) -> Result<()> {
+        let output = Command::new(script())
+            .args(["start", "--port", &self.port.to_string(), "--dir"])
+            .arg(self.dir.path().join("broker"))
+            .args(["--until", &std::process::id().to_string()])
+            .output()
+            .context("could not run deploy/kafka/kafka")?;
+        if !output.status.success() {
+            bail!(
+                "{}\nthese tests need a Kafka broker; UNISONO_SKIP_KAFKA=1 leaves them out",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(())
+    }
+
+    /// Ends the broker's process at once, as a crash does; its data stay.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn kill(&self) -> Result<()> {
+        self.signal("-KILL")?;
+        while self.signal("-0").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Freezes the broker's process: connections stay, nothing is answered.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal("-STOP")
+    }
+
+    /// Lets a frozen broker go on.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal("-CONT")
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        let path = self.dir.path().join("broker/pid");
+        let pid = std::fs::read_to_string(&path).context("the broker has no pid file")?;
+        let status = Command::new("kill")
+            .args([signal, pid.trim()])
+            .stderr(std::process::Stdio::null())
+            .status()?;
+        ensure!(status.success(), "no broker process {}", pid.trim());
+        Ok(())
+    }
+
+    /// `host:port`, as clients want it.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for TestBroker {
+    fn drop(&mut self) {
+        // Its folder goes with it: nothing is worth a clean stop.
+        let _ = self.kill();
+    }
+}
+
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kafka/kafka")
+}
