@@ -1,0 +1,206 @@
+//! Rows of a node as NDJSON, CSV or a table. Columns come from the first row; numbers keep their own digits.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::cli::eval::Format;
+use crate::cli::table::{Align, Table};
+
+/// Writes rows in the chosen format.
+pub(super) struct RowPrinter<W> {
+    format: Format,
+    state: State<W>,
+}
+
+enum State<W> {
+    /// No row was seen: its columns are not known.
+    Waiting(Option<W>),
+    Lines(W),
+    Table(Table<W>),
+}
+
+#[derive(Deserialize)]
+struct RowFields<'a> {
+    start: String,
+    end: String,
+    #[serde(borrow)]
+    group: Fields<'a>,
+    #[serde(borrow)]
+    values: Fields<'a>,
+}
+
+/// An object's fields in their own order, which is that of the pipeline's definition.
+struct Fields<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl RowFields<'_> {
+    fn parse(line: &[u8]) -> io::Result<RowFields<'_>> {
+        serde_json::from_slice(line).map_err(|error| {
+            let what = format!("the node gave a row that has no columns: {error}");
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })
+    }
+
+    fn columns(&self) -> Vec<(String, Align)> {
+        let times = ["start", "end"].map(|name| (name.to_owned(), Align::Left));
+        let group = self
+            .group
+            .0
+            .iter()
+            .map(|(name, _)| (name.clone(), Align::Left));
+        let values = self
+            .values
+            .0
+            .iter()
+            .map(|(name, _)| (name.clone(), Align::Right));
+        times.into_iter().chain(group).chain(values).collect()
+    }
+
+    fn cells(self, null: &str) -> Vec<String> {
+        let fields = self.group.0.iter().chain(&self.values.0);
+        let texts = fields.map(|(_, raw)| text_of(raw.get(), null));
+        [self.start, self.end].into_iter().chain(texts).collect()
+    }
+}
+
+fn text_of(raw: &str, null: &str) -> String {
+    match raw {
+        "null" => null.to_owned(),
+        text if text.starts_with('"') => {
+            serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
+        }
+        other => other.to_owned(),
+    }
+}
+
+impl<W: Write> RowPrinter<W> {
+    pub(super) fn new(out: W, format: Format) -> Self {
+        Self {
+            format,
+            state: State::Waiting(Some(out)),
+        }
+    }
+
+    /// Writes one row, given as its JSON.
+    pub(super) fn print(&mut self, line: &[u8]) -> io::Result<()> {
+        if let State::Waiting(out) = &mut self.state
+            && let Some(out) = out.take()
+        {
+            self.state = begin(self.format, out, line)?;
+        }
+        match &mut self.state {
+            State::Waiting(_) => Ok(()),
+            State::Lines(out) if self.format == Format::Ndjson => {
+                out.write_all(line)?;
+                out.write_all(b"\n")
+            }
+            State::Lines(out) => write_csv(out, RowFields::parse(line)?.cells("")),
+            State::Table(table) => table.push(&RowFields::parse(line)?.cells("null")),
+        }
+    }
+
+    /// Writes what is still held back.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        match &mut self.state {
+            State::Waiting(_) => Ok(()),
+            State::Lines(out) => out.flush(),
+            State::Table(table) => table.finish(),
+        }
+    }
+}
+
+fn begin<W: Write>(format: Format, mut out: W, first: &[u8]) -> io::Result<State<W>> {
+    match format {
+        Format::Ndjson => Ok(State::Lines(out)),
+        Format::Csv => {
+            let columns = RowFields::parse(first)?.columns();
+            write_csv(&mut out, columns.into_iter().map(|(name, _)| name))?;
+            Ok(State::Lines(out))
+        }
+        Format::Table => Ok(State::Table(Table::new(
+            out,
+            RowFields::parse(first)?.columns(),
+        ))),
+    }
+}
+
+fn write_csv(out: &mut impl Write, cells: impl IntoIterator<Item = String>) -> io::Result<()> {
+    let quoted = cells.into_iter().map(|cell| {
+        if cell.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell
+        }
+    });
+    let line = quoted.collect::<Vec<_>>().join(",");
+    write!(out, "{line}\r\n")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const ROWS: [&str; 2] = [
+        r#"{"seq":0,"start":"s","end":"e","group":{"z":"a,\"b\"","a":null},"values":{"n":1.10,"b":9223372036854775808}}"#,
+        r#"{"seq":1,"start":"s","end":"e","group":{"z":7,"a":"x"},"values":{"n":null,"b":0}}"#,
+    ];
+
+    fn check(format: Format, expected: &str) {
+        let mut out = Vec::new();
+        let mut printer = RowPrinter::new(&mut out, format);
+        for row in ROWS {
+            printer.print(row.as_bytes()).unwrap();
+        }
+        printer.finish().unwrap();
+        drop(printer);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn columns_keep_the_definitions_order_and_numbers_their_digits() {
+        check(Format::Ndjson, &ROWS.map(|row| format!("{row}\n")).concat());
+        let csv = "start,end,z,a,n,b\r\n\
+                   s,e,\"a,\"\"b\"\"\",,1.10,9223372036854775808\r\n\
+                   s,e,7,x,,0\r\n";
+        check(Format::Csv, csv);
+        let table = "\
+start  end  z      a        n                    b
+s      e    a,\"b\"  null  1.10  9223372036854775808
+s      e    7      x     null                    0
+";
+        check(Format::Table, table);
+    }
+
+    #[test]
+    fn a_row_without_columns_is_told_and_no_panic() {
+        let mut printer = RowPrinter::new(Vec::new(), Format::Csv);
+        let error = printer.print(b"[]").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
+}

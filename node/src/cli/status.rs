@@ -1,0 +1,244 @@
+//! `unisono status`: the cluster as one of its nodes sees it.
+
+use serde_json::json;
+use unisono_api::client::Client;
+use unisono_api::dto::{ClusterInfo, FeedState, PipelineInfo, Readiness, Role};
+
+use super::error::CliError;
+use super::remote::{DEFAULT_URL, aligned, node_error, print, runtime};
+
+/// Arguments of `unisono status`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StatusArgs {
+    /// The HTTP address of any node.
+    #[arg(long, default_value = DEFAULT_URL)]
+    pub url: String,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Asks a node for the state of the cluster and prints it.
+///
+/// # Errors
+/// Exit code 64 for an address that cannot be one, 1 where the node does not answer.
+pub fn status(args: &StatusArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.url).map_err(node_error)?;
+    let answers = runtime()?.block_on(async {
+        Ok((
+            client.cluster().await?,
+            client.pipelines().await?,
+            client.readiness().await?,
+        ))
+    });
+    let (cluster, pipelines, readiness) = answers.map_err(node_error)?;
+    let text = if args.json {
+        let all = json!({ "cluster": cluster, "pipelines": pipelines, "readiness": readiness });
+        format!("{all}\n")
+    } else {
+        render(&cluster, &pipelines, &readiness)
+    };
+    print(text.as_bytes())
+}
+
+fn render(cluster: &ClusterInfo, pipelines: &[PipelineInfo], readiness: &Readiness) -> String {
+    let ready = if readiness.ready {
+        "ready"
+    } else {
+        "not ready"
+    };
+    let leader = cluster
+        .leader
+        .map_or("no leader".to_owned(), |leader| format!("leader {leader}"));
+    let mut text = format!(
+        "node {}: {ready}, term {}, {leader}, tick {}, agreed time {}\n",
+        cluster.node,
+        cluster.term,
+        or_dash(cluster.tick.as_ref()),
+        or_dash(cluster.agreed_time.as_ref()),
+    );
+    for reason in &readiness.reasons {
+        text.push_str(&format!("  not ready: {reason}\n"));
+    }
+    for feed in &cluster.feeds {
+        if let FeedState::Stopped { error } = &feed.state {
+            text.push_str(&format!("  feed {} stopped: {error}\n", feed.name));
+        }
+    }
+    for table in [
+        nodes(cluster),
+        table_of_pipelines(pipelines),
+        lanes(cluster),
+    ] {
+        // A table without rows says nothing.
+        if table.len() > 1 {
+            text.push('\n');
+            text.push_str(&aligned(&table));
+        }
+    }
+    text
+}
+
+fn nodes(cluster: &ClusterInfo) -> Vec<Vec<String>> {
+    let mut table = vec![header(&["NODE", "ROLE", "VOTES", "LAG", "ADDRESS"])];
+    for node in &cluster.nodes {
+        let votes = if node.voter { "yes" } else { "no" };
+        table.push(vec![
+            node.id.to_string(),
+            role_name(node.role).to_owned(),
+            votes.to_owned(),
+            or_dash(node.lag.as_ref()),
+            node.address.clone(),
+        ]);
+    }
+    table
+}
+
+fn table_of_pipelines(pipelines: &[PipelineInfo]) -> Vec<Vec<String>> {
+    let names = [
+        "PIPELINE",
+        "COMPUTED",
+        "PUBLISHED",
+        "OPEN",
+        "WATERMARK",
+        "DIGEST",
+    ];
+    let mut table = vec![header(&names)];
+    for pipeline in pipelines {
+        table.push(vec![
+            pipeline.name.clone(),
+            pipeline.next_seq.to_string(),
+            or_dash(pipeline.published.as_ref()),
+            pipeline.open_windows.to_string(),
+            or_dash(pipeline.watermark.as_ref()),
+            pipeline.digest.chars().take(12).collect(),
+        ]);
+    }
+    table
+}
+
+fn lanes(cluster: &ClusterInfo) -> Vec<Vec<String>> {
+    let mut table = vec![header(&["SOURCE", "LANE", "POSITION", "LAG", "WATERMARK"])];
+    for lane in &cluster.lanes {
+        table.push(vec![
+            lane.source.clone(),
+            lane.lane.clone(),
+            lane.position.to_string(),
+            or_dash(lane.lag.as_ref()),
+            or_dash(lane.watermark.as_ref()),
+        ]);
+    }
+    table
+}
+
+fn header(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leader",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Learner => "learner",
+        Role::Witness => "witness",
+        Role::Unknown => "unknown",
+    }
+}
+
+fn or_dash(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), ToString::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use unisono_api::dto::{FeedInfo, LaneInfo, NodeInfo};
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_yet_is_a_dash_and_a_stopped_feed_says_why() {
+        let node = NodeInfo {
+            id: 1,
+            role: Role::Leader,
+            voter: true,
+            ..NodeInfo::default()
+        };
+        let other = NodeInfo {
+            id: 12,
+            address: "b:8102".into(),
+            lag: Some(7),
+            ..node.clone()
+        };
+        let error = "offsets 5 to 9 are gone".to_owned();
+        let cluster = ClusterInfo {
+            node: 1,
+            term: 7,
+            leader: Some(1),
+            nodes: vec![
+                node,
+                NodeInfo {
+                    role: Role::Witness,
+                    ..other
+                },
+            ],
+            feeds: vec![FeedInfo {
+                name: "f".into(),
+                state: FeedState::Stopped { error },
+            }],
+            ..ClusterInfo::default()
+        };
+        let pipeline = PipelineInfo {
+            name: "dns".into(),
+            next_seq: 17,
+            digest: "0123456789abcdef".into(),
+            ..PipelineInfo::default()
+        };
+        let reasons = vec!["behind by 9 ticks".to_owned()];
+        let text = render(
+            &cluster,
+            &[pipeline],
+            &Readiness {
+                ready: false,
+                reasons,
+            },
+        );
+        let expected = "\
+node 1: not ready, term 7, leader 1, tick -, agreed time -
+  not ready: behind by 9 ticks
+  feed f stopped: offsets 5 to 9 are gone
+
+NODE  ROLE     VOTES  LAG  ADDRESS
+1     leader   yes    -
+12    witness  yes    7    b:8102
+
+PIPELINE  COMPUTED  PUBLISHED  OPEN  WATERMARK  DIGEST
+dns       17        -          0     -          0123456789ab
+";
+        assert_eq!(text, expected);
+        let lanes = vec![LaneInfo {
+            source: "q".into(),
+            lane: "0".into(),
+            ..LaneInfo::default()
+        }];
+        let cluster = ClusterInfo {
+            lanes,
+            leader: None,
+            ..cluster
+        };
+        let text = render(
+            &cluster,
+            &[],
+            &Readiness {
+                ready: true,
+                reasons: Vec::new(),
+            },
+        );
+        assert!(text.contains("node 1: ready, term 7, no leader,"), "{text}");
+        assert!(
+            text.ends_with(
+                "SOURCE  LANE  POSITION  LAG  WATERMARK\nq       0     0         -    -\n"
+            )
+        );
+    }
+}
