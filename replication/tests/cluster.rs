@@ -1,0 +1,195 @@
+//! Three replicas in one process: what they agree on survives kills, restarts, wiped disks and purges.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "cluster/nodes.rs"]
+mod nodes;
+
+use nodes::{Cluster, payload};
+use unisono_replication::{ProposeError, Role};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_cluster_elects_and_all_cursors_see_the_same_entries() {
+    let mut cluster = Cluster::start("elects").await;
+    let leader = cluster.leader().await;
+    for count in 0..50 {
+        cluster.propose(payload(count)).await;
+    }
+    let entries = cluster.settled(50).await;
+    let expected: Vec<_> = (0..50).map(payload).collect();
+    assert_eq!(
+        entries
+            .iter()
+            .map(|(_, bytes)| bytes.clone())
+            .collect::<Vec<_>>(),
+        expected
+    );
+    assert!(
+        entries.windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "positions grow"
+    );
+    assert_eq!(cluster.view(leader).voters, [1, 2, 3]);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_names_the_leader_and_writes_nothing() {
+    let mut cluster = Cluster::start("names").await;
+    let leader = cluster.leader().await;
+    let follower = if leader == 1 { 2 } else { 1 };
+    cluster
+        .until("the follower knows the leader", |cluster| {
+            cluster.view(follower).leader == Some(leader)
+        })
+        .await;
+    let refused = cluster.replica(follower).propose(payload(0)).await;
+    assert_eq!(
+        refused,
+        Err(ProposeError::NotLeader {
+            leader: Some(leader)
+        })
+    );
+    cluster.propose(payload(1)).await;
+    assert_eq!(cluster.settled(1).await[0].1, payload(1));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_committed_entry_is_lost_with_its_leader() {
+    let mut cluster = Cluster::start("lost").await;
+    for round in 0..3 {
+        for count in 0..10 {
+            cluster.propose(payload(round * 10 + count)).await;
+        }
+        let old = cluster.leader().await;
+        let term = cluster.view(old).term;
+        cluster.stop(old).await;
+        let new = cluster.leader().await;
+        assert_ne!(new, old);
+        assert!(cluster.view(new).term > term, "a term has one leader");
+        cluster.restart(old).await;
+    }
+    let entries = cluster.settled(30).await;
+    let expected: Vec<_> = (0..30).map(payload).collect();
+    assert_eq!(
+        entries
+            .into_iter()
+            .map(|(_, bytes)| bytes)
+            .collect::<Vec<_>>(),
+        expected
+    );
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_stopped_at_once_come_back_with_every_entry() {
+    let mut cluster = Cluster::start("at_once").await;
+    for count in 0..20 {
+        cluster.propose(payload(count)).await;
+    }
+    let before = cluster.settled(20).await;
+    cluster.stop_all().await;
+    for number in 1..=3 {
+        cluster.restart(number).await;
+    }
+    cluster.propose(payload(20)).await;
+    let after = cluster.settled(21).await;
+    assert_eq!(after[..20], before[..]);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_disk_rejoins_and_votes_again() {
+    let mut cluster = Cluster::start("wiped").await;
+    let leader = cluster.leader().await;
+    for count in 0..20 {
+        cluster.propose(payload(count)).await;
+    }
+    let wiped = leader % 3 + 1;
+    cluster.stop(wiped).await;
+    cluster.wipe(wiped);
+    cluster.restart(wiped).await;
+    cluster
+        .until("the wiped replica votes", |cluster| {
+            cluster.view(wiped).role == Role::Follower && cluster.view(wiped).voters == [1, 2, 3]
+        })
+        .await;
+    // Its vote counts: with another one gone, the two of them commit.
+    let other = 6 - leader - wiped;
+    cluster.stop(other).await;
+    cluster.propose(payload(20)).await;
+    cluster.settled(21).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_disk_does_not_vote_as_the_one_it_was() {
+    let mut cluster = Cluster::start("old_vote").await;
+    cluster.propose(payload(0)).await;
+    cluster.settled(1).await;
+    cluster.stop_all().await;
+    cluster.wipe(3);
+    cluster.restart(1).await;
+    cluster.restart(3).await;
+    // One that remembers and one that has forgotten are no majority of the three.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    assert!(!cluster.view(1).is_leader() && !cluster.view(3).is_leader());
+    assert!(!cluster.view(3).voters.contains(&3));
+    cluster.restart(2).await;
+    cluster.propose(payload(1)).await;
+    let entries = cluster.settled(2).await;
+    assert_eq!(entries[0].1, payload(0));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_missed_the_purged_log_takes_a_checkpoint() {
+    let mut cluster = Cluster::start("purged").await;
+    let leader = cluster.leader().await;
+    let away = leader % 3 + 1;
+    cluster.propose(payload(0)).await;
+    cluster.settled(1).await;
+    cluster.stop(away).await;
+    for count in 1..100 {
+        cluster.propose(payload(count)).await;
+    }
+    cluster.settled(100).await;
+    let leader = cluster.leader().await;
+    assert!(cluster.replica(leader).trigger_checkpoint().await.unwrap());
+    cluster
+        .until("the checkpoint counts", |cluster| {
+            cluster.view(leader).snapshot >= 99
+        })
+        .await;
+    // The purge follows the checkpoint a moment later.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    cluster.restart(away).await;
+    let entries = cluster.settled(100).await;
+    assert_eq!(entries[99].1, payload(99));
+    assert_eq!(
+        cluster.installs(away),
+        1,
+        "the log alone could not have done it"
+    );
+    // What comes after a checkpoint comes by the log.
+    cluster.propose(payload(100)).await;
+    cluster.settled(101).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_hands_over_and_the_next_one_proposes() {
+    let mut cluster = Cluster::start("hands_over").await;
+    cluster.propose(payload(0)).await;
+    cluster.settled(1).await;
+    let old = cluster.leader().await;
+    cluster.replica(old).hand_over().await.unwrap();
+    cluster
+        .until("another leads", |cluster| {
+            (1..=3).any(|number| number != old && cluster.view(number).blank_applied)
+        })
+        .await;
+    cluster.propose(payload(1)).await;
+    cluster.settled(2).await;
+    cluster.stop_all().await;
+}
