@@ -22,6 +22,9 @@ use crate::fetch::LaneStart;
 /// How long the driver waits for an entry before it looks at requests.
 const WAIT: Duration = Duration::from_millis(20);
 
+/// A new feed starts when no pipeline has joined it for so long.
+const SETTLED: Duration = Duration::from_millis(100);
+
 /// What others ask of the driver.
 pub enum Request {
     /// The state at the log's position where the driver stands; feeds deliver their parts when they are there.
@@ -45,6 +48,8 @@ pub struct Driver {
     requests: Receiver<Request>,
     cursor: LogCursor,
     position: Position,
+    /// Feeds that were created and have not started, and since when.
+    created: BTreeMap<FeedId, Instant>,
 }
 
 impl Driver {
@@ -72,6 +77,7 @@ impl Driver {
             requests,
             cursor,
             position,
+            created: BTreeMap::new(),
         };
         if let Some(checkpoint) = checkpoint {
             driver.load(checkpoint);
@@ -85,6 +91,7 @@ impl Driver {
             while let Ok(request) = self.requests.try_recv() {
                 self.serve(request);
             }
+            self.start_created(SETTLED);
             match self.cursor.next(WAIT) {
                 Ok(CursorEvent::Entry { position, payload }) => {
                     if let Err(reason) = self.entry(position, payload.as_deref()) {
@@ -128,6 +135,10 @@ impl Driver {
         if let Some(payload) = payload {
             let command = Command::decode(payload)
                 .map_err(|error| format!("entry {} of the agreed log: {error}", position.index))?;
+            if matches!(command, Command::Ticks(_) | Command::AddLanes(_)) {
+                // A feed starts where the machine stands, so before the first entry that moves it.
+                self.start_created(Duration::ZERO);
+            }
             let mut agreed = self.core.agreed_mut();
             let effect = agreed
                 .machine
@@ -142,7 +153,7 @@ impl Driver {
         Ok(())
     }
 
-    fn follow(&self, effect: Effect) {
+    fn follow(&mut self, effect: Effect) {
         match effect {
             Effect::Void(reason) => {
                 self.core
@@ -151,14 +162,21 @@ impl Driver {
                     .fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(?reason, index = self.position.index, "void entry");
             }
-            Effect::FeedCreated(feed) => self.restart_feed(feed),
+            Effect::FeedCreated(_) => {}
             // A feed takes pipelines before its first tick only, so it can simply begin anew.
             Effect::PipelineCreated { incarnation } => {
-                let feed = self.core.agreed().machine.pipelines()[&incarnation].feed;
-                self.restart_feed(feed);
+                let mut agreed = self.core.agreed_mut();
+                let feed = agreed.machine.pipelines()[&incarnation].feed;
+                agreed.feeds.remove(&feed);
+                drop(agreed);
+                self.created.insert(feed, Instant::now());
             }
             Effect::LanesAdded { feed, first } => self.add_lanes(feed, first as usize),
-            Effect::Ticked(ticks) => ticks.into_iter().for_each(|tick| self.tick(tick)),
+            Effect::Ticked(ticks) => {
+                for tick in ticks {
+                    self.tick(tick);
+                }
+            }
             Effect::FrontierMoved => {
                 self.retain();
                 self.core.tell_news();
@@ -195,11 +213,17 @@ impl Driver {
         }
     }
 
-    fn restart_feed(&self, id: FeedId) {
-        let mut agreed = self.core.agreed_mut();
-        agreed.feeds.remove(&id);
-        let state = BTreeMap::new();
-        self.start_feed(&mut agreed, id, &state);
+    /// Starts the feeds that no pipeline has joined for `settled`: clients are not set up for each pipeline again.
+    fn start_created(&mut self, settled: Duration) {
+        let settled = |since: &Instant| since.elapsed() >= settled;
+        while let Some((&id, _)) = self.created.iter().find(|(_, since)| settled(since)) {
+            self.created.remove(&id);
+            self.start_anew(id);
+        }
+    }
+
+    fn start_anew(&self, id: FeedId) {
+        self.start_feed(&mut self.core.agreed_mut(), id, &BTreeMap::new());
     }
 
     /// Starts a feed at the agreed state; its engine at `states`, which is the checkpoint of the same index.

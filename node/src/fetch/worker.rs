@@ -75,6 +75,10 @@ impl Worker {
                 looked = Some(Instant::now());
             }
             self.take_new_lanes();
+            // All of them before the first is read: a client that is given its partitions one by one starts over each time.
+            for index in 0..self.lanes.len() {
+                self.with_lane(index, |lane, _| lane.open(reader))?;
+            }
             let mut read = 0;
             for index in 0..self.lanes.len() {
                 read += self.read_lane(reader, index)?;
@@ -114,12 +118,20 @@ impl Worker {
         reader: &mut dyn SourceReader,
         index: usize,
     ) -> Result<usize, SourceError> {
+        self.with_lane(index, |lane, decoder| lane.fill(reader, decoder))
+    }
+
+    /// Does something with a lane that can still be read; a fault of the lane is the lane's alone.
+    fn with_lane(
+        &mut self,
+        index: usize,
+        act: impl FnOnce(&mut FetchedLane, &Decoder) -> Result<usize, SourceError>,
+    ) -> Result<usize, SourceError> {
         let lane = &mut self.lanes[index];
         if lane.failed {
             return Ok(0);
         }
-        match lane.fill(reader, &self.decoder) {
-            Ok(read) => Ok(read),
+        match act(lane, &self.decoder) {
             Err(SourceError::Lane {
                 lane: name,
                 message,
@@ -131,7 +143,7 @@ impl Worker {
                     .fail(format!("source {source}, lane {name}: {message}"));
                 Ok(0)
             }
-            Err(error @ SourceError::Unavailable(_)) => Err(error),
+            other => other,
         }
     }
 
@@ -163,14 +175,21 @@ impl Worker {
 }
 
 impl FetchedLane {
+    /// Begins to read the lane where it stands, unless that was done.
+    fn open(&mut self, reader: &mut dyn SourceReader) -> Result<usize, SourceError> {
+        if self.handle.is_none() {
+            self.handle = Some(reader.open(&self.name, self.next)?);
+        }
+        Ok(0)
+    }
+
     fn fill(
         &mut self,
         reader: &mut dyn SourceReader,
         decoder: &Decoder,
     ) -> Result<usize, SourceError> {
-        let handle = match self.handle {
-            Some(handle) => handle,
-            None => *self.handle.insert(reader.open(&self.name, self.next)?),
+        let Some(handle) = self.handle else {
+            return Ok(0);
         };
         if !self.buffer.has_room() {
             return Ok(0);
