@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LogError;
+use crate::raft::applier::{Mark, Reach};
 use crate::raft::entry::{ReadEntry, Tracker};
 use crate::raft::log_store::LogStore;
-use crate::raft::applier::{Mark, Reach};
 
 /// Bytes of entries that are read at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -38,7 +38,10 @@ pub struct LogCursor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CursorEvent {
     /// The next entry; the payload is `None` for Raft's own (blank entries, memberships).
-    Entry { position: Position, payload: Option<Arc<[u8]>> },
+    Entry {
+        position: Position,
+        payload: Option<Arc<[u8]>>,
+    },
     /// Nothing came in time.
     Idle,
     /// The replica is stopping.
@@ -48,7 +51,13 @@ pub enum CursorEvent {
 impl LogCursor {
     pub(crate) fn new(log: LogStore, mark: Arc<Mark>, tracker: Tracker) -> Self {
         let next = tracker.next_index();
-        Self { log, mark, next, read: VecDeque::new(), tracker }
+        Self {
+            log,
+            mark,
+            next,
+            read: VecDeque::new(),
+            tracker,
+        }
     }
 
     /// The next entry up to the applied mark; waits at most `timeout`.
@@ -63,18 +72,28 @@ impl LogCursor {
                 Reach::UpTo(last) => self.read_up_to(last)?,
             }
         }
-        let Some(entry) = self.read.pop_front() else { return Ok(CursorEvent::Idle) };
+        let Some(entry) = self.read.pop_front() else {
+            return Ok(CursorEvent::Idle);
+        };
         self.next = entry.position.index + 1;
         self.tracker.pass(&entry);
-        Ok(CursorEvent::Entry { position: entry.position, payload: entry.payload })
+        Ok(CursorEvent::Entry {
+            position: entry.position,
+            payload: entry.payload,
+        })
     }
 
     fn read_up_to(&mut self, last: u64) -> Result<(), LogError> {
         let entries = self.log.read(self.next..last + 1, READ_BYTES)?;
         let entries: VecDeque<_> = entries.into_iter().map(ReadEntry::from).collect();
         // Purged below a peer's checkpoint: what is there begins later, or nothing is.
-        if entries.front().is_none_or(|entry| entry.position.index != self.next) {
-            return Err(LogError::Superseded { snapshot: self.log.purged().unwrap_or(last) });
+        if entries
+            .front()
+            .is_none_or(|entry| entry.position.index != self.next)
+        {
+            return Err(LogError::Superseded {
+                snapshot: self.log.purged().unwrap_or(last),
+            });
         }
         self.read = entries;
         Ok(())

@@ -58,19 +58,36 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn wall_ms() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1000.0
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
+        * 1000.0
 }
 
 impl Gossip {
     pub(crate) fn new(number: u16, node_id: u64, in_cluster: bool) -> Self {
         let (status, wall_ms) = (Vec::new(), 0.0);
-        let own = Told { version: VERSION, number, node_id, in_cluster, wall_ms, status };
-        Self { own: Mutex::new(own), heard: Mutex::default() }
+        let own = Told {
+            version: VERSION,
+            number,
+            node_id,
+            in_cluster,
+            wall_ms,
+            status,
+        };
+        Self {
+            own: Mutex::new(own),
+            heard: Mutex::default(),
+        }
     }
 
     /// What to say of oneself now.
     pub(crate) fn own(&self) -> Told {
-        Told { wall_ms: wall_ms(), ..lock(&self.own).clone() }
+        Told {
+            wall_ms: wall_ms(),
+            ..lock(&self.own).clone()
+        }
     }
 
     pub(crate) fn set_status(&self, status: Vec<u8>) {
@@ -87,9 +104,18 @@ impl Gossip {
             return;
         }
         let mut heard = lock(&self.heard);
-        let before = heard.get(&told.number).and_then(|heard| heard.clock_offset_ms);
+        let before = heard
+            .get(&told.number)
+            .and_then(|heard| heard.clock_offset_ms);
         let clock_offset_ms = offset.or(before);
-        heard.insert(told.number, Heard { told, received: Instant::now(), clock_offset_ms });
+        heard.insert(
+            told.number,
+            Heard {
+                told,
+                received: Instant::now(),
+                clock_offset_ms,
+            },
+        );
     }
 
     pub(crate) fn peers(&self) -> Vec<PeerStatus> {
@@ -106,8 +132,12 @@ impl Gossip {
     /// What each peer said lately.
     pub(crate) fn fresh(&self) -> BTreeMap<u16, Told> {
         let heard = lock(&self.heard);
-        let fresh = heard.iter().filter(|(_, heard)| heard.received.elapsed() < FRESH);
-        fresh.map(|(&number, heard)| (number, heard.told.clone())).collect()
+        let fresh = heard
+            .iter()
+            .filter(|(_, heard)| heard.received.elapsed() < FRESH);
+        fresh
+            .map(|(&number, heard)| (number, heard.told.clone()))
+            .collect()
     }
 }
 
@@ -135,7 +165,13 @@ pub(crate) fn ask_all(
 async fn ask(gossip: &Gossip, client: &reqwest::Client, url: &str) -> Option<(Told, f64)> {
     let body = encode(&gossip.own()).ok()?;
     let asked = wall_ms();
-    let answer = client.post(url).body(body).timeout(WITHIN).send().await.ok()?;
+    let answer = client
+        .post(url)
+        .body(body)
+        .timeout(WITHIN)
+        .send()
+        .await
+        .ok()?;
     let body = answer.error_for_status().ok()?.bytes().await.ok()?;
     let answered = wall_ms();
     let told: Told = decode(&body).ok()?;
@@ -152,7 +188,13 @@ mod tests {
         let gossip = Gossip::new(1, 11, false);
         gossip.hear(gossip.own(), None);
         let peer = Gossip::new(2, 22, true);
-        gossip.hear(Told { version: 9, ..peer.own() }, None);
+        gossip.hear(
+            Told {
+                version: 9,
+                ..peer.own()
+            },
+            None,
+        );
         assert!(gossip.peers().is_empty());
         gossip.hear(peer.own(), Some(5.0));
         gossip.hear(peer.own(), None);

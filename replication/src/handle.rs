@@ -44,11 +44,10 @@ impl Replica {
     ///
     /// # Errors
     /// What is wrong with the config or the files.
-    pub fn start(
-        config: ReplicaConfig,
-        snapshots: Arc<dyn Snapshots>,
-    ) -> Result<Self, StartError> {
-        Inner::start(config, snapshots).map(|inner| Self { inner: Arc::new(inner) })
+    pub fn start(config: ReplicaConfig, snapshots: Arc<dyn Snapshots>) -> Result<Self, StartError> {
+        Inner::start(config, snapshots).map(|inner| Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Appends an entry; returns its place once it is committed and cursors may read it.

@@ -1,10 +1,10 @@
 //! The only place where openraft is named.
 
+pub(crate) mod applier;
 pub(crate) mod entry;
 pub(crate) mod log_store;
 mod members;
 mod network;
 pub(crate) mod runtime;
 mod server;
-pub(crate) mod applier;
 pub(crate) mod types;

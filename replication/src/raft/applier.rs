@@ -49,7 +49,10 @@ impl Mark {
             state.membership = meta.last_membership.clone();
             state.checkpoint = Some(meta);
         }
-        Self { state: Mutex::new(state), moved: Condvar::new() }
+        Self {
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, MarkState> {
@@ -140,7 +143,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let snapshots = Arc::clone(&self.snapshots);
         let raft = encode_raft_state(meta)?;
         let install = move || snapshots.install(IncomingSnapshot { raft, data });
-        tokio::task::spawn_blocking(install).await.map_err(io::Error::other)??;
+        tokio::task::spawn_blocking(install)
+            .await
+            .map_err(io::Error::other)??;
         let mut state = self.mark.lock();
         state.applied = meta.last_log_id;
         state.membership = meta.last_membership.clone();
@@ -153,8 +158,13 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
         let snapshots = Arc::clone(&self.snapshots);
         let current = tokio::task::spawn_blocking(move || snapshots.current());
-        let Some(stored) = current.await.map_err(io::Error::other)?? else { return Ok(None) };
-        Ok(Some(Snapshot { meta: decode_raft_state(&stored.raft)?, snapshot: stored.data }))
+        let Some(stored) = current.await.map_err(io::Error::other)?? else {
+            return Ok(None);
+        };
+        Ok(Some(Snapshot {
+            meta: decode_raft_state(&stored.raft)?,
+            snapshot: stored.data,
+        }))
     }
 }
 
@@ -166,6 +176,9 @@ impl RaftSnapshotBuilder<TypeConfig> for MadeCheckpoint {
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         // Only its place is used here; whoever needs the data asks for the current snapshot.
-        Ok(Snapshot { meta: self.0.clone(), snapshot: Vec::new() })
+        Ok(Snapshot {
+            meta: self.0.clone(),
+            snapshot: Vec::new(),
+        })
     }
 }

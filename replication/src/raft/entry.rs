@@ -23,7 +23,11 @@ impl From<Entry> for ReadEntry {
             EntryPayload::Normal(payload) => Some(Arc::clone(&payload.0)),
             EntryPayload::Blank | EntryPayload::Membership(_) => None,
         };
-        Self { position: position(&entry.log_id), payload, entry }
+        Self {
+            position: position(&entry.log_id),
+            payload,
+            entry,
+        }
     }
 }
 
@@ -34,7 +38,10 @@ pub(crate) struct Tracker(SnapshotMeta);
 impl Tracker {
     /// At a checkpoint's place; `None`: at the log's beginning.
     pub(crate) fn at(raft: Option<&[u8]>) -> io::Result<Self> {
-        raft.map_or_else(|| Ok(Self::default()), |raft| decode_raft_state(raft).map(Self))
+        raft.map_or_else(
+            || Ok(Self::default()),
+            |raft| decode_raft_state(raft).map(Self),
+        )
     }
 
     /// The log begins at index 0.

@@ -53,12 +53,16 @@ impl State {
     }
 
     fn cache_start(&self) -> u64 {
-        self.cache.front().map_or(self.next_index(), |cached| cached.entry.log_id.index)
+        self.cache
+            .front()
+            .map_or(self.next_index(), |cached| cached.entry.log_id.index)
     }
 
     fn evict(&mut self) {
         while self.cache_bytes > CACHE_BYTES {
-            let Some(front) = self.cache.front() else { return };
+            let Some(front) = self.cache.front() else {
+                return;
+            };
             if front.sequence > self.written {
                 return;
             }
@@ -113,13 +117,25 @@ impl LogStore {
             ..State::default()
         })));
         let (operations, receiver) = mpsc::channel();
-        let writer =
-            Writer { path, database, operations: receiver, shared: Arc::clone(&shared), fatal };
+        let writer = Writer {
+            path,
+            database,
+            operations: receiver,
+            shared: Arc::clone(&shared),
+            fatal,
+        };
         let thread = thread::Builder::new()
             .name("raft-log".into())
             .spawn(move || writer.run())
             .map_err(StartError::Runtime)?;
-        Ok((LogStore { node_id: loaded.node_id, shared, operations }, thread))
+        Ok((
+            LogStore {
+                node_id: loaded.node_id,
+                shared,
+                operations,
+            },
+            thread,
+        ))
     }
 
     pub(crate) fn node_id(&self) -> u64 {
@@ -193,7 +209,9 @@ impl LogStore {
         if in_memory {
             return read();
         }
-        tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(io::Error::other)?
     }
 }
 
@@ -252,7 +270,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
         let state = self.shared.lock();
-        Ok(LogState { last_purged_log_id: state.purged, last_log_id: state.last })
+        Ok(LogState {
+            last_purged_log_id: state.purged,
+            last_log_id: state.last,
+        })
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -297,10 +318,18 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         for (entry, bytes) in cached {
             state.last = Some(entry.log_id);
             state.cache_bytes += bytes;
-            state.cache.push_back(Cached { entry, bytes, sequence });
+            state.cache.push_back(Cached {
+                entry,
+                bytes,
+                sequence,
+            });
         }
         // Sent under the lock: the order in memory is the order on disk.
-        self.send(Operation::Append { sequence, entries: encoded, flushed })?;
+        self.send(Operation::Append {
+            sequence,
+            entries: encoded,
+            flushed,
+        })?;
         state.evict();
         Ok(())
     }

@@ -44,8 +44,9 @@ impl Members {
     async fn begin(&self) {
         let heard = self.gossip.fresh();
         let others = self.peers.keys().filter(|&&number| number != self.number);
-        let all_fresh =
-            others.clone().all(|number| heard.get(number).is_some_and(|told| !told.in_cluster));
+        let all_fresh = others
+            .clone()
+            .all(|number| heard.get(number).is_some_and(|told| !told.in_cluster));
         let lowest = self.peers.keys().next() == Some(&self.number);
         if !all_fresh || !lowest {
             return;
@@ -95,8 +96,11 @@ impl Members {
                 continue;
             }
             tracing::info!(number, "the learner has caught up and votes");
-            let mut next: BTreeSet<u64> =
-                voters.iter().copied().filter(|&voter| number_of(voter) != number).collect();
+            let mut next: BTreeSet<u64> = voters
+                .iter()
+                .copied()
+                .filter(|&voter| number_of(voter) != number)
+                .collect();
             next.insert(id);
             if let Err(error) = self.raft.change_membership(next, false).await {
                 tracing::warn!(number, %error, "its vote was not given");

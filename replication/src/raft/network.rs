@@ -5,11 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::errors::{
-    NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable,
-};
-use openraft::network::{Backoff, RPCOption, RaftNetworkFactory};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::v2::RaftNetworkV2;
+use openraft::network::{Backoff, RPCOption, RaftNetworkFactory};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
     TransferLeaderResponse, VoteRequest, VoteResponse,
@@ -57,7 +55,11 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
     async fn new_client(&mut self, target: u64, _node: &BasicNode) -> Peer {
         let address = self.peers.get(&number_of(target)).cloned();
-        Peer { client: self.client.clone(), target, address }
+        Peer {
+            client: self.client.clone(),
+            target,
+            address,
+        }
     }
 }
 
@@ -76,8 +78,16 @@ impl Peer {
         // The target's id is part of the path: a node that came back with a wiped disk is somebody else.
         let url = format!("http://{address}/raft/{:016x}/{route}", self.target);
         let body = encode(request).map_err(|error| RPCError::Network(NetworkError::new(&error)))?;
-        let sent = self.client.post(url).body(body).timeout(within).send().await;
-        let answer = sent.and_then(reqwest::Response::error_for_status).map_err(judge)?;
+        let sent = self
+            .client
+            .post(url)
+            .body(body)
+            .timeout(within)
+            .send()
+            .await;
+        let answer = sent
+            .and_then(reqwest::Response::error_for_status)
+            .map_err(judge)?;
         let body = answer.bytes().await.map_err(judge)?;
         decode(&body).map_err(|error| RPCError::Network(NetworkError::new(&error)))
     }

@@ -10,12 +10,12 @@ use openraft::{Config, SnapshotPolicy};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
+use super::applier::{Mark, StateMachine};
 use super::entry::Tracker;
 use super::log_store::LogStore;
 use super::members::Members;
 use super::network::{Network, client};
 use super::server::{Peers, router};
-use super::applier::{Mark, StateMachine};
 use super::types::{Payload, Raft, decode_raft_state, index_of, position};
 use crate::cursor::{LogCursor, Position};
 use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
@@ -56,11 +56,18 @@ impl Inner {
         let settings = settings(&config)?;
         let (fatal, failed) = watch::channel(None);
         let (log, _writer) = LogStore::open(&config.dir, config.number, fatal.clone())?;
-        let stored = snapshots.current().map_err(|error| StartError::Raft(error.to_string()))?;
-        let checkpoint = stored.map(|stored| decode_raft_state(&stored.raft)).transpose();
+        let stored = snapshots
+            .current()
+            .map_err(|error| StartError::Raft(error.to_string()))?;
+        let checkpoint = stored
+            .map(|stored| decode_raft_state(&stored.raft))
+            .transpose();
         let checkpoint = checkpoint.map_err(|error| StartError::Raft(error.to_string()))?;
         let mark = Arc::new(Mark::new(checkpoint));
-        let machine = StateMachine { mark: Arc::clone(&mark), snapshots: Arc::clone(&snapshots) };
+        let machine = StateMachine {
+            mark: Arc::clone(&mark),
+            snapshots: Arc::clone(&snapshots),
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("raft")
@@ -69,15 +76,18 @@ impl Inner {
             .map_err(StartError::Runtime)?;
         let client = client().map_err(StartError::Runtime)?;
         let peers = Arc::new(config.peers);
-        let network = Network { client: client.clone(), peers: Arc::clone(&peers) };
+        let network = Network {
+            client: client.clone(),
+            peers: Arc::clone(&peers),
+        };
         let gossip = Arc::new(Gossip::new(config.number, log.node_id(), !log.is_fresh()));
         let (view_sender, view) = watch::channel(View::unknown(config.number));
         let raft = runtime.block_on(async {
             let raft = Raft::new(log.node_id(), settings, network, log.clone(), machine)
                 .await
                 .map_err(|error| StartError::Raft(error.to_string()))?;
-            let listener = tokio::net::TcpListener::from_std(config.listener)
-                .map_err(StartError::Runtime)?;
+            let listener =
+                tokio::net::TcpListener::from_std(config.listener).map_err(StartError::Runtime)?;
             let app = router(Peers {
                 raft: raft.clone(),
                 node_id: log.node_id(),
@@ -104,11 +114,26 @@ impl Inner {
             };
             tokio::spawn(members.run());
             let watched = Arc::clone(&mark);
-            tokio::spawn(watch_metrics(raft.clone(), watched, config.number, view_sender, fatal));
+            tokio::spawn(watch_metrics(
+                raft.clone(),
+                watched,
+                config.number,
+                view_sender,
+                fatal,
+            ));
             Ok::<_, StartError>(raft)
         })?;
         let runtime = Mutex::new(Some(runtime));
-        Ok(Self { raft, log, mark, snapshots, gossip, view, fatal: failed, runtime })
+        Ok(Self {
+            raft,
+            log,
+            mark,
+            snapshots,
+            gossip,
+            view,
+            fatal: failed,
+            runtime,
+        })
     }
 
     pub(crate) async fn propose(&self, payload: Vec<u8>) -> Result<Position, ProposeError> {
@@ -116,7 +141,9 @@ impl Inner {
         match tokio::time::timeout(PROPOSE, written).await {
             Ok(Ok(response)) => Ok(position(&response.log_id)),
             Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))) => {
-                Err(ProposeError::NotLeader { leader: forward.leader_id.map(number_of) })
+                Err(ProposeError::NotLeader {
+                    leader: forward.leader_id.map(number_of),
+                })
             }
             Ok(Err(RaftError::APIError(_))) | Err(_) => Err(ProposeError::Unknown),
             Ok(Err(RaftError::Fatal(_))) => Err(ProposeError::Shutdown),
@@ -124,15 +151,25 @@ impl Inner {
     }
 
     pub(crate) fn cursor(&self, raft: Option<&[u8]>) -> io::Result<LogCursor> {
-        Ok(LogCursor::new(self.log.clone(), Arc::clone(&self.mark), Tracker::at(raft)?))
+        Ok(LogCursor::new(
+            self.log.clone(),
+            Arc::clone(&self.mark),
+            Tracker::at(raft)?,
+        ))
     }
 
     pub(crate) async fn trigger_checkpoint(&self) -> Result<bool, CheckpointError> {
         let snapshots = Arc::clone(&self.snapshots);
         let built = tokio::task::spawn_blocking(move || snapshots.build()).await;
-        let Some(raft) = built.map_err(|_| CheckpointError::Shutdown)?? else { return Ok(false) };
+        let Some(raft) = built.map_err(|_| CheckpointError::Shutdown)?? else {
+            return Ok(false);
+        };
         self.mark.set_checkpoint(decode_raft_state(&raft)?);
-        self.raft.trigger().snapshot().await.map_err(|_| CheckpointError::Shutdown)?;
+        self.raft
+            .trigger()
+            .snapshot()
+            .await
+            .map_err(|_| CheckpointError::Shutdown)?;
         Ok(true)
     }
 
@@ -144,7 +181,11 @@ impl Inner {
         let heard = self.gossip.fresh();
         let candidates = metrics.membership_config.membership().voter_ids();
         let to = candidates
-            .filter(|&id| heard.get(&number_of(id)).is_some_and(|told| told.node_id == id))
+            .filter(|&id| {
+                heard
+                    .get(&number_of(id))
+                    .is_some_and(|told| told.node_id == id)
+            })
             .max_by_key(|id| replication.get(id).copied().flatten())
             .ok_or(HandOverError::NoCandidate)?;
         let asked = self.raft.trigger().transfer_leader(to).await;
@@ -164,7 +205,11 @@ impl Inner {
         let _ = self.raft.shutdown().await;
         self.mark.close();
         self.log.close();
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let runtime = self
+            .runtime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(runtime) = runtime {
             runtime.shutdown_background();
         }
@@ -175,7 +220,11 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.mark.close();
         self.log.close();
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let runtime = self
+            .runtime
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         // A runtime must not be waited for on a thread of another one.
         if let Some(runtime) = runtime {
             runtime.shutdown_background();
@@ -197,7 +246,9 @@ fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
         max_payload_entries: MESSAGE_ENTRIES,
         ..Config::default()
     };
-    let checked = settings.validate().map_err(|error| StartError::Config(error.to_string()))?;
+    let checked = settings
+        .validate()
+        .map_err(|error| StartError::Config(error.to_string()))?;
     Ok(Arc::new(checked))
 }
 

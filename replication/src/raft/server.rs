@@ -27,8 +27,9 @@ pub(crate) struct Peers {
 }
 
 pub(crate) fn router(peers: Peers) -> Router {
-    let snapshot =
-        Router::new().route("/raft/{target}/snapshot", post(snapshot)).layer(DefaultBodyLimit::max(SNAPSHOT_BYTES));
+    let snapshot = Router::new()
+        .route("/raft/{target}/snapshot", post(snapshot))
+        .layer(DefaultBodyLimit::max(SNAPSHOT_BYTES));
     Router::new()
         .route("/raft/{target}/append", post(append))
         .route("/raft/{target}/vote", post(vote))
@@ -57,9 +58,7 @@ impl IntoResponse for Refusal {
                 let text = "this node has another identity: its disk was replaced";
                 (StatusCode::MISDIRECTED_REQUEST, text).into_response()
             }
-            Self::Unreadable(error) => {
-                (StatusCode::BAD_REQUEST, error.to_string()).into_response()
-            }
+            Self::Unreadable(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
             Self::Stopped(error) => (StatusCode::SERVICE_UNAVAILABLE, error).into_response(),
         }
     }
@@ -80,7 +79,12 @@ fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Answer {
 }
 
 async fn append(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    answer(peers.raft.append_entries(read(&peers, &target, &body)?).await)
+    answer(
+        peers
+            .raft
+            .append_entries(read(&peers, &target, &body)?)
+            .await,
+    )
 }
 
 async fn vote(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
@@ -92,12 +96,22 @@ async fn pre_vote(State(peers): State<Peers>, Path(target): Path<String>, body: 
 }
 
 async fn transfer(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    answer(peers.raft.handle_transfer_leader(read(&peers, &target, &body)?).await)
+    answer(
+        peers
+            .raft
+            .handle_transfer_leader(read(&peers, &target, &body)?)
+            .await,
+    )
 }
 
 async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
     let (vote, meta, snapshot): (Vote, SnapshotMeta, Vec<u8>) = read(&peers, &target, &body)?;
-    answer(peers.raft.install_full_snapshot(vote, Snapshot { meta, snapshot }).await)
+    answer(
+        peers
+            .raft
+            .install_full_snapshot(vote, Snapshot { meta, snapshot })
+            .await,
+    )
 }
 
 async fn gossip(State(peers): State<Peers>, body: Bytes) -> Answer {

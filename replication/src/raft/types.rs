@@ -110,7 +110,10 @@ pub(crate) fn decode_raft_state(bytes: &[u8]) -> io::Result<SnapshotMeta> {
 }
 
 pub(crate) fn position(log_id: &LogId) -> Position {
-    Position { index: log_id.index, term: log_id.leader_id.term }
+    Position {
+        index: log_id.index,
+        term: log_id.leader_id.term,
+    }
 }
 
 /// The index up to which a log id reaches; 0 where there is none.
@@ -131,7 +134,10 @@ mod tests {
 
     #[test]
     fn an_entry_keeps_its_bytes_and_its_place() {
-        let entry = Entry::new(log_id(3, 7), EntryPayload::Normal(Payload(vec![0, 1, 255].into())));
+        let entry = Entry::new(
+            log_id(3, 7),
+            EntryPayload::Normal(Payload(vec![0, 1, 255].into())),
+        );
         let back: Entry = decode(&encode(&entry).unwrap()).unwrap();
         assert_eq!(back, entry);
         assert_eq!(position(&back.log_id), Position { index: 7, term: 3 });
@@ -139,12 +145,18 @@ mod tests {
 
     #[test]
     fn a_raft_state_of_another_version_is_refused_with_both_versions_named() {
-        let meta = SnapshotMeta { last_log_id: Some(log_id(2, 9)), ..Default::default() };
+        let meta = SnapshotMeta {
+            last_log_id: Some(log_id(2, 9)),
+            ..Default::default()
+        };
         let mut bytes = encode_raft_state(&meta).unwrap();
         assert_eq!(decode_raft_state(&bytes).unwrap(), meta);
         bytes[0] = 9;
         let text = decode_raft_state(&bytes).unwrap_err().to_string();
-        assert!(text.contains("version 9") && text.contains("version 1"), "{text}");
+        assert!(
+            text.contains("version 9") && text.contains("version 1"),
+            "{text}"
+        );
         assert!(decode_raft_state(&[]).is_err());
     }
 }

@@ -34,8 +34,10 @@ pub(super) struct Loaded {
 /// Opens or makes the database of replica `number` in `dir`.
 pub(super) fn open(dir: &Path, number: u16) -> Result<(PathBuf, Database, Loaded), StartError> {
     let path = dir.join("raft.redb");
-    std::fs::create_dir_all(dir)
-        .map_err(|cause| StartError::Io { path: dir.to_path_buf(), cause })?;
+    std::fs::create_dir_all(dir).map_err(|cause| StartError::Io {
+        path: dir.to_path_buf(),
+        cause,
+    })?;
     let database = Database::builder()
         .set_cache_size(CACHE_BYTES)
         .create(&path)
@@ -54,7 +56,10 @@ fn open_error(path: &Path, error: DatabaseError) -> StartError {
         {
             StartError::Io { path, cause }
         }
-        other => StartError::Damaged { path, cause: other.to_string() },
+        other => StartError::Damaged {
+            path,
+            cause: other.to_string(),
+        },
     }
 }
 
@@ -148,7 +153,9 @@ pub(super) fn write(
     durability: Durability,
 ) -> io::Result<()> {
     let mut transaction = database.begin_write().map_err(io::Error::other)?;
-    transaction.set_durability(durability).map_err(io::Error::other)?;
+    transaction
+        .set_durability(durability)
+        .map_err(io::Error::other)?;
     write_tables(&transaction, operations, committed)?;
     transaction.commit().map_err(|error| match error {
         redb::CommitError::Storage(StorageError::Io(cause)) => cause,
@@ -167,14 +174,17 @@ fn write_tables(
         match operation {
             Operation::Append { entries, .. } => {
                 for (index, bytes) in entries {
-                    log.insert(index, bytes.as_slice()).map_err(io::Error::other)?;
+                    log.insert(index, bytes.as_slice())
+                        .map_err(io::Error::other)?;
                 }
             }
             Operation::TruncateFrom { first } => {
-                log.retain_in(*first.., |_, _| false).map_err(io::Error::other)?;
+                log.retain_in(*first.., |_, _| false)
+                    .map_err(io::Error::other)?;
             }
             Operation::Purge { upto } => {
-                log.retain_in(..=upto.index, |_, _| false).map_err(io::Error::other)?;
+                log.retain_in(..=upto.index, |_, _| false)
+                    .map_err(io::Error::other)?;
                 put(&mut meta, "purged", upto)?;
             }
             Operation::Vote { vote, .. } => put(&mut meta, "vote", vote)?,
@@ -202,6 +212,8 @@ fn put<T: Serialize>(
     key: &str,
     value: &T,
 ) -> io::Result<()> {
-    table.insert(key, encode(value)?.as_slice()).map_err(io::Error::other)?;
+    table
+        .insert(key, encode(value)?.as_slice())
+        .map_err(io::Error::other)?;
     Ok(())
 }

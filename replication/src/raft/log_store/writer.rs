@@ -21,11 +21,24 @@ const GROUP_LIMIT: usize = 1024;
 
 /// One thing to be written; they take effect in the order sent.
 pub(super) enum Operation {
-    Append { sequence: u64, entries: Vec<(u64, Vec<u8>)>, flushed: IOFlushed<TypeConfig> },
-    TruncateFrom { first: u64 },
-    Purge { upto: LogId },
-    Vote { vote: Vote, done: oneshot::Sender<io::Result<()>> },
-    Committed { committed: LogId },
+    Append {
+        sequence: u64,
+        entries: Vec<(u64, Vec<u8>)>,
+        flushed: IOFlushed<TypeConfig>,
+    },
+    TruncateFrom {
+        first: u64,
+    },
+    Purge {
+        upto: LogId,
+    },
+    Vote {
+        vote: Vote,
+        done: oneshot::Sender<io::Result<()>>,
+    },
+    Committed {
+        committed: LogId,
+    },
     Close,
 }
 
@@ -47,8 +60,9 @@ impl Writer {
             if let Some(last) = last_committed(&group) {
                 committed = Some(last);
             }
-            let only_committed =
-                group.iter().all(|operation| matches!(operation, Operation::Committed { .. }));
+            let only_committed = group
+                .iter()
+                .all(|operation| matches!(operation, Operation::Committed { .. }));
             // A committed mark alone waits for the next append; it costs no write of its own.
             if only_committed && !group.is_empty() && open {
                 continue;
@@ -93,7 +107,11 @@ impl Writer {
                 return (group, false);
             }
             group.push(operation);
-            next = if group.len() < GROUP_LIMIT { self.operations.try_recv().ok() } else { None };
+            next = if group.len() < GROUP_LIMIT {
+                self.operations.try_recv().ok()
+            } else {
+                None
+            };
         }
         (group, true)
     }
