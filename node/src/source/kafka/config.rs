@@ -41,7 +41,7 @@ pub const FIXED: [(&str, &str); 5] = [
 
 /// What the user may change. librdkafka's own defaults are made for few large topics: with them a lane whose queue was
 /// full is not fetched again for a second, and a restarted broker is noticed after up to ten.
-const DEFAULTS: [(&str, &str); 13] = [
+const DEFAULTS: [(&str, &str); 14] = [
     ("client.id", "unisono"),
     ("queued.min.messages", "100000"),
     // For each lane: what a replica reads ahead of the ticks.
@@ -56,6 +56,8 @@ const DEFAULTS: [(&str, &str); 13] = [
     ("reconnect.backoff.ms", "50"),
     ("reconnect.backoff.max.ms", "1000"),
     ("topic.metadata.refresh.interval.ms", "30000"),
+    // A topic is asked for before it is assigned; when it is gone after that, it was deleted.
+    ("topic.metadata.propagation.max.ms", "3000"),
     // librdkafka assigns partitions only to consumers that have one. No group is joined, and no offset is committed.
     ("group.id", "unisono-assigned"),
 ];

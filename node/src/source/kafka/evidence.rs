@@ -120,8 +120,11 @@ impl Shared {
     fn ask_for_ever(&self, consumer: &BaseConsumer<ClientEvents>) {
         while let Some((assignment, questions)) = self.next_questions() {
             let asked_at = Instant::now();
-            if let Some(answers) = self.ask(consumer, &questions) {
-                self.note(assignment, asked_at, &questions, &answers);
+            let answers = self.ask(consumer, &questions).unwrap_or_default();
+            self.note(assignment, asked_at, &questions, &answers);
+            if answers.len() < questions.len() {
+                // The partition may be newer than what this client knows of the topic.
+                let _ = consumer.fetch_metadata(Some(&self.topic), ANSWER_WITHIN);
             }
             // Serves log lines and errors, which would otherwise pile up; a queue that is empty makes it wait.
             let _ = consumer.poll(INTERVAL);
