@@ -137,9 +137,10 @@ fn group_field(name: &str, pipeline: &PipelineInfo, kind: CursorKind) -> Result<
         parameters.push_str("; fields of the group are ");
         parameters.push_str(&fields.join(", "));
     }
+    let shown = name.strip_prefix("group.").unwrap_or(name);
     Err(ApiError::unknown_parameter(
         format!(
-            "pipeline {:?} has no parameter or group field {name:?}",
+            "pipeline {:?} has no parameter or group field {shown:?}",
             pipeline.name
         ),
         format!("the parameters are {parameters}"),
