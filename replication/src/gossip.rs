@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::raft::types::{decode, encode};
+use crate::raft::types::decode;
 
 /// How often each peer is asked.
 const EVERY: Duration = Duration::from_millis(200);
@@ -35,16 +35,15 @@ pub struct PeerStatus {
     /// What its node gave to [`crate::Replica::set_status`].
     pub status: Vec<u8>,
     pub received: Instant,
-    /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long; `None` until it has
-    /// answered a question of ours.
-    pub clock_offset_ms: Option<f64>,
+    /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long.
+    pub clock_offset_ms: f64,
 }
 
 #[derive(Clone)]
 struct Heard {
     told: Told,
     received: Instant,
-    clock_offset_ms: Option<f64>,
+    clock_offset_ms: f64,
 }
 
 /// What is known of all, oneself among them.
@@ -98,16 +97,13 @@ impl Gossip {
         lock(&self.own).in_cluster = true;
     }
 
-    /// Notes what a peer said; `offset` if it was an answer, so that the clocks can be compared.
-    pub(crate) fn hear(&self, told: Told, offset: Option<f64>) {
+    /// Notes what a peer answered at its configured address, and how far its clock is from ours. Only answers count: anyone
+    /// could ask, under any number.
+    pub(crate) fn hear(&self, told: Told, clock_offset_ms: f64) {
         if told.version != VERSION || told.number == lock(&self.own).number {
             return;
         }
         let mut heard = lock(&self.heard);
-        let before = heard
-            .get(&told.number)
-            .and_then(|heard| heard.clock_offset_ms);
-        let clock_offset_ms = offset.or(before);
         heard.insert(
             told.number,
             Heard {
@@ -153,8 +149,8 @@ pub(crate) fn ask_all(
         let url = format!("http://{address}/gossip");
         tokio::spawn(async move {
             loop {
-                if let Some((told, offset)) = ask(&gossip, &client, &url).await {
-                    gossip.hear(told, Some(offset));
+                if let Some((told, offset)) = ask(&client, &url).await {
+                    gossip.hear(told, offset);
                 }
                 tokio::time::sleep(EVERY).await;
             }
@@ -162,16 +158,9 @@ pub(crate) fn ask_all(
     }
 }
 
-async fn ask(gossip: &Gossip, client: &reqwest::Client, url: &str) -> Option<(Told, f64)> {
-    let body = encode(&gossip.own()).ok()?;
+async fn ask(client: &reqwest::Client, url: &str) -> Option<(Told, f64)> {
     let asked = wall_ms();
-    let answer = client
-        .post(url)
-        .body(body)
-        .timeout(WITHIN)
-        .send()
-        .await
-        .ok()?;
+    let answer = client.get(url).timeout(WITHIN).send().await.ok()?;
     let body = answer.error_for_status().ok()?.bytes().await.ok()?;
     let answered = wall_ms();
     let told: Told = decode(&body).ok()?;
@@ -186,19 +175,19 @@ mod tests {
     #[test]
     fn a_replica_does_not_hear_itself_nor_another_version() {
         let gossip = Gossip::new(1, 11, false);
-        gossip.hear(gossip.own(), None);
+        gossip.hear(gossip.own(), 0.0);
         let peer = Gossip::new(2, 22, true);
-        gossip.hear(
-            Told {
-                version: 9,
-                ..peer.own()
-            },
-            None,
-        );
+        let newer = Told {
+            version: 9,
+            ..peer.own()
+        };
+        gossip.hear(newer, 0.0);
         assert!(gossip.peers().is_empty());
-        gossip.hear(peer.own(), Some(5.0));
-        gossip.hear(peer.own(), None);
-        assert_eq!(gossip.peers()[0].clock_offset_ms, Some(5.0));
+        gossip.hear(peer.own(), 5.0);
+        assert_eq!(
+            gossip.peers()[0].clock_offset_ms.to_bits(),
+            5.0_f64.to_bits()
+        );
         assert_eq!(gossip.fresh()[&2].node_id, 22);
     }
 }

@@ -91,6 +91,14 @@ impl Replica {
         self.inner.gossip.peers()
     }
 
+    /// Asks the node of a peer, whose [`Snapshots::answer`] answers.
+    ///
+    /// # Errors
+    /// There is no such peer, it gave no answer within 30 seconds, or it cannot answer: ask another, or again later.
+    pub async fn ask(&self, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
+        self.inner.ask(number, question).await
+    }
+
     /// If this replica leads: makes the voter that lacks least lead instead, and waits until it does.
     ///
     /// # Errors

@@ -22,6 +22,14 @@ pub trait Snapshots: Send + Sync + 'static {
     /// # Errors
     /// It cannot be read or written; Raft stops then.
     fn install(&self, snapshot: IncomingSnapshot) -> io::Result<()>;
+
+    /// Answers what a peer's node asked with [`crate::Replica::ask`]; one question at a time.
+    ///
+    /// # Errors
+    /// It cannot be answered here; the peer may ask another one.
+    fn answer(&self, _question: &[u8]) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// A checkpoint as it is stored.

@@ -22,8 +22,14 @@ use crate::identity::number_of;
 
 /// How long a peer that cannot be reached is left alone: a replica that comes back is served soon.
 const BACKOFF: Duration = Duration::from_millis(50);
+/// The least time that a peer has for entries and heartbeats. openraft gives it one heartbeat's interval, but a disk may
+/// take longer, and every call that is given up closes its connection.
+const APPEND: Duration = Duration::from_secs(1);
 /// How long sending a checkpoint may take.
 const SNAPSHOT: Duration = Duration::from_secs(300);
+
+/// How long the answer to a node's question may take.
+const QUESTION: Duration = Duration::from_secs(30);
 
 /// Makes the connection to each peer. A peer's address is the config's, whatever the membership says.
 #[derive(Clone)]
@@ -93,6 +99,21 @@ impl Peer {
     }
 }
 
+/// Asks the node of peer `number`, whoever it is by now.
+pub(crate) async fn ask(network: &Network, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
+    let Some(address) = network.peers.get(&number) else {
+        let reason = format!("replica {number} is not among the peers");
+        return Err(io::Error::new(io::ErrorKind::NotFound, reason));
+    };
+    let request = network.client.post(format!("http://{address}/ask"));
+    let sent = request.body(question).timeout(QUESTION).send().await;
+    let answer = sent
+        .and_then(reqwest::Response::error_for_status)
+        .map_err(io::Error::other)?;
+    let body = answer.bytes().await.map_err(io::Error::other)?;
+    Ok(body.into())
+}
+
 fn judge(error: reqwest::Error) -> RPCError<TypeConfig> {
     match error.is_connect() || error.is_status() {
         true => RPCError::Unreachable(Unreachable::new(&error)),
@@ -108,7 +129,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.call("append", &request, option.hard_ttl()).await
+        self.call("append", &request, option.hard_ttl().max(APPEND))
+            .await
     }
 
     async fn vote(

@@ -2,19 +2,20 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::applier::{Mark, StateMachine};
 use super::entry::Tracker;
 use super::log_store::LogStore;
 use super::members::Members;
-use super::network::{Network, client};
+use super::network::{Network, ask, client};
 use super::server::{Peers, router};
 use super::types::{Payload, Raft, decode_raft_state, index_of, position};
 use crate::cursor::{LogCursor, Position};
@@ -41,7 +42,9 @@ pub(crate) struct Inner {
     pub(crate) gossip: Arc<Gossip>,
     pub(crate) view: watch::Receiver<View>,
     pub(crate) fatal: watch::Receiver<Option<String>>,
+    network: Network,
     runtime: Mutex<Option<Runtime>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Inner {
@@ -55,7 +58,7 @@ impl Inner {
         }
         let settings = settings(&config)?;
         let (fatal, failed) = watch::channel(None);
-        let (log, _writer) = LogStore::open(&config.dir, config.number, fatal.clone())?;
+        let (log, writer) = LogStore::open(&config.dir, config.number, fatal.clone())?;
         let stored = snapshots
             .current()
             .map_err(|error| StartError::Raft(error.to_string()))?;
@@ -83,7 +86,14 @@ impl Inner {
         let gossip = Arc::new(Gossip::new(config.number, log.node_id(), !log.is_fresh()));
         let (view_sender, view) = watch::channel(View::unknown(config.number));
         let raft = runtime.block_on(async {
-            let raft = Raft::new(log.node_id(), settings, network, log.clone(), machine)
+            let made = Raft::new(
+                log.node_id(),
+                settings,
+                network.clone(),
+                log.clone(),
+                machine,
+            );
+            let raft = made
                 .await
                 .map_err(|error| StartError::Raft(error.to_string()))?;
             let listener =
@@ -92,6 +102,8 @@ impl Inner {
                 raft: raft.clone(),
                 node_id: log.node_id(),
                 gossip: Arc::clone(&gossip),
+                snapshots: Arc::clone(&snapshots),
+                questions: Arc::new(Semaphore::new(1)),
             });
             let served = fatal.clone();
             tokio::spawn(async move {
@@ -123,7 +135,6 @@ impl Inner {
             ));
             Ok::<_, StartError>(raft)
         })?;
-        let runtime = Mutex::new(Some(runtime));
         Ok(Self {
             raft,
             log,
@@ -132,7 +143,9 @@ impl Inner {
             gossip,
             view,
             fatal: failed,
-            runtime,
+            network,
+            runtime: Mutex::new(Some(runtime)),
+            writer: Mutex::new(Some(writer)),
         })
     }
 
@@ -171,6 +184,10 @@ impl Inner {
             .await
             .map_err(|_| CheckpointError::Shutdown)?;
         Ok(true)
+    }
+
+    pub(crate) async fn ask(&self, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
+        ask(&self.network, number, question).await
     }
 
     pub(crate) async fn hand_over(&self) -> Result<(), HandOverError> {

@@ -7,12 +7,14 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 
 use super::types::{Raft, Snapshot, SnapshotMeta, Vote, decode, encode};
 use crate::gossip::Gossip;
+use crate::snapshots::Snapshots;
 
 /// The largest message but a checkpoint.
 const MESSAGE_BYTES: usize = 64 << 20;
@@ -24,6 +26,9 @@ pub(crate) struct Peers {
     pub(crate) raft: Raft,
     pub(crate) node_id: u64,
     pub(crate) gossip: Arc<Gossip>,
+    pub(crate) snapshots: Arc<dyn Snapshots>,
+    /// One question of the peers' nodes at a time: what is asked for is large, and Raft comes first.
+    pub(crate) questions: Arc<Semaphore>,
 }
 
 pub(crate) fn router(peers: Peers) -> Router {
@@ -35,7 +40,8 @@ pub(crate) fn router(peers: Peers) -> Router {
         .route("/raft/{target}/vote", post(vote))
         .route("/raft/{target}/pre-vote", post(pre_vote))
         .route("/raft/{target}/transfer", post(transfer))
-        .route("/gossip", post(gossip))
+        .route("/gossip", get(gossip))
+        .route("/ask", post(ask))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES))
         .merge(snapshot)
         .with_state(peers)
@@ -114,8 +120,19 @@ async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: 
     )
 }
 
-async fn gossip(State(peers): State<Peers>, body: Bytes) -> Answer {
-    let heard = decode(&body).map_err(Refusal::Unreadable)?;
-    peers.gossip.hear(heard, None);
+async fn ask(State(peers): State<Peers>, body: Bytes) -> Answer {
+    let stopped = |error: &dyn ToString| Refusal::Stopped(error.to_string());
+    let turn = Arc::clone(&peers.questions).acquire_owned().await;
+    let turn = turn.map_err(|error| stopped(&error))?;
+    let answered = tokio::task::spawn_blocking(move || {
+        // Goes with the work: a peer that hangs up does not end the reading.
+        let _turn = turn;
+        peers.snapshots.answer(&body)
+    });
+    let answered = answered.await.map_err(|error| stopped(&error))?;
+    answered.map_err(|error| stopped(&error))
+}
+
+async fn gossip(State(peers): State<Peers>) -> Answer {
     encode(&peers.gossip.own()).map_err(Refusal::Unreadable)
 }
