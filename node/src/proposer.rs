@@ -157,7 +157,7 @@ fn clocks_ms(core: &Core) -> i64 {
         .iter()
         .filter(|peer| peer.received.elapsed() < CLOCKS_FRESH);
     let mut offsets: BTreeMap<u16, f64> = fresh
-        .filter_map(|peer| Some((peer.number, peer.clock_offset_ms?)))
+        .map(|peer| (peer.number, peer.clock_offset_ms))
         .collect();
     offsets.insert(core.config.node.id, 0.0);
     median_clock_ms(own_ms, offsets.into_values().collect())

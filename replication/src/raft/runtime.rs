@@ -222,28 +222,26 @@ impl Inner {
         let _ = self.raft.shutdown().await;
         self.mark.close();
         self.log.close();
-        let runtime = self
-            .runtime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(runtime) = runtime {
+        if let Some(runtime) = take(&self.runtime) {
             runtime.shutdown_background();
         }
+        // The database can be opened again only when its writer has ended.
+        if let Some(writer) = take(&self.writer) {
+            let _ = tokio::task::spawn_blocking(move || writer.join()).await;
+        }
     }
+}
+
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.mark.close();
         self.log.close();
-        let runtime = self
-            .runtime
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
         // A runtime must not be waited for on a thread of another one.
-        if let Some(runtime) = runtime {
+        if let Some(runtime) = take(&self.runtime) {
             runtime.shutdown_background();
         }
     }
