@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::http::{self, ClusterView, PipelineView};
+use crate::order::PIPELINE;
 
 mod config;
 mod ports;
@@ -14,7 +15,7 @@ mod process;
 
 pub use config::Medium;
 
-use config::node_config;
+use config::{node_config, orders};
 use ports::free_ports;
 use process::NodeProcess;
 
@@ -37,22 +38,55 @@ pub struct ClusterOptions {
     pub checkpoint_interval: Option<String>,
 }
 
+/// What is started, with sources, sinks and pipelines of the caller's own.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The `unisono` binary.
+    pub binary: PathBuf,
+    /// Where configs, data and logs go; it must exist.
+    pub dir: PathBuf,
+    /// How many replicas.
+    pub nodes: u16,
+    /// How often a replica checkpoints, as in its config (`"2s"`); `None`: the default.
+    pub checkpoint_interval: Option<String>,
+    /// The part of the config that all replicas have in common: `[[source]]`, `[[sink]]` and `[[pipeline]]`.
+    pub streams: String,
+    /// The pipeline by which `Cluster::pipeline` and `Cluster::wait_ready` judge how far a replica has come.
+    pub pipeline: String,
+}
+
 /// `unisono serve` processes, numbered from 1. All are killed when this is dropped, and end by themselves when this
 /// process dies.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: BTreeMap<u16, NodeProcess>,
     client: reqwest::Client,
+    pipeline: String,
 }
 
 impl Cluster {
-    /// Writes the configs and starts all nodes.
+    /// Writes the configs and starts all nodes, with the demo's pipeline.
     ///
     /// # Errors
     /// What could not be written or started.
     pub fn start(options: &ClusterOptions) -> Result<Self> {
-        let ports = free_ports(usize::from(options.nodes) * 2)?;
-        let (http_ports, raft_ports) = ports.split_at(usize::from(options.nodes));
+        Self::start_setup(&Setup {
+            binary: options.binary.clone(),
+            dir: options.dir.clone(),
+            nodes: options.nodes,
+            checkpoint_interval: options.checkpoint_interval.clone(),
+            streams: orders(&options.medium),
+            pipeline: PIPELINE.to_owned(),
+        })
+    }
+
+    /// Writes the configs and starts all nodes, with pipelines of the caller's own.
+    ///
+    /// # Errors
+    /// What could not be written or started.
+    pub fn start_setup(setup: &Setup) -> Result<Self> {
+        let ports = free_ports(usize::from(setup.nodes) * 2)?;
+        let (http_ports, raft_ports) = ports.split_at(usize::from(setup.nodes));
         let addresses = |ports: &[u16]| -> BTreeMap<u16, String> {
             (1..)
                 .zip(ports.iter().map(|port| format!("127.0.0.1:{port}")))
@@ -61,17 +95,18 @@ impl Cluster {
         let (http, raft) = (addresses(http_ports), addresses(raft_ports));
         let mut nodes = BTreeMap::new();
         for (&number, address) in &http {
-            let config = options.dir.join(format!("unisono-{number}.toml"));
-            std::fs::write(&config, node_config(options, number, &http, &raft))
+            let config = setup.dir.join(format!("unisono-{number}.toml"));
+            std::fs::write(&config, node_config(setup, number, &http, &raft))
                 .with_context(|| format!("cannot write {}", config.display()))?;
-            let log = options.dir.join(format!("node-{number}.log"));
-            let mut node = NodeProcess::new(&options.binary, config, log, address.clone());
+            let log = setup.dir.join(format!("node-{number}.log"));
+            let mut node = NodeProcess::new(&setup.binary, config, log, address.clone());
             node.start()?;
             nodes.insert(number, node);
         }
         Ok(Self {
             nodes,
             client: http::client()?,
+            pipeline: setup.pipeline.clone(),
         })
     }
 
@@ -202,7 +237,13 @@ impl Cluster {
 
     /// How far a node's pipeline has come; `None` where it does not answer.
     pub async fn pipeline(&self, number: u16) -> Option<PipelineView> {
-        http::pipeline_view(&self.client, self.nodes.get(&number)?.address())
+        self.pipeline_named(number, &self.pipeline).await
+    }
+
+    /// How far a node has come with one of several pipelines; `None` where it does not answer, or has no such pipeline.
+    pub async fn pipeline_named(&self, number: u16, pipeline: &str) -> Option<PipelineView> {
+        let address = self.nodes.get(&number)?.address();
+        http::pipeline_view(&self.client, address, pipeline)
             .await
             .ok()
     }

@@ -72,15 +72,19 @@ pub async fn cluster_view(client: &reqwest::Client, address: &str) -> Result<Clu
     serde_json::from_str(&body).with_context(|| format!("{address}: not a cluster: {body}"))
 }
 
-/// Asks a node for the state of the demo's pipeline.
+/// Asks a node for the state of a pipeline.
 ///
 /// # Errors
 /// No answer within a second, or one of another shape.
-pub async fn pipeline_view(client: &reqwest::Client, address: &str) -> Result<PipelineView> {
+pub async fn pipeline_view(
+    client: &reqwest::Client,
+    address: &str,
+    name: &str,
+) -> Result<PipelineView> {
     let body = get(client, &format!("http://{address}/v1/pipelines")).await?;
     let answer: serde_json::Value = serde_json::from_str(&body)?;
     let list = answer.get("pipelines").unwrap_or(&answer).as_array();
-    let named = |pipeline: &&serde_json::Value| pipeline["name"] == PIPELINE;
+    let named = |pipeline: &&serde_json::Value| pipeline["name"] == name;
     let pipeline = list.and_then(|list| list.iter().find(named));
     let view = pipeline.and_then(|pipeline| {
         let next_seq = pipeline["next_seq"].as_u64()?;
@@ -89,7 +93,7 @@ pub async fn pipeline_view(client: &reqwest::Client, address: &str) -> Result<Pi
             digest: pipeline["digest"].as_str()?.to_owned(),
         })
     });
-    view.with_context(|| format!("{address} does not list the pipeline {PIPELINE}: {body}"))
+    view.with_context(|| format!("{address} does not list the pipeline {name}: {body}"))
 }
 
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::ClusterOptions;
+use super::Setup;
 use crate::order::{COUNTED_STATUS, IDLE_MS, LAG_MS, PIPELINE, WINDOW_MS};
 
 /// Where orders come from and rows go to.
@@ -47,19 +47,19 @@ fn address_map(addresses: &BTreeMap<u16, String>) -> String {
 
 /// The whole text of `unisono-<number>.toml`.
 pub(super) fn node_config(
-    options: &ClusterOptions,
+    setup: &Setup,
     number: u16,
     http: &BTreeMap<u16, String>,
     raft: &BTreeMap<u16, String>,
 ) -> String {
-    let data_dir = path(&options.dir.join(format!("data-{number}")));
+    let data_dir = path(&setup.dir.join(format!("data-{number}")));
     let own_http = &http[&number];
     let (peers, http_peers) = (address_map(raft), address_map(http));
-    let checkpoint = options.checkpoint_interval.as_ref();
+    let checkpoint = setup.checkpoint_interval.as_ref();
     let checkpoint = checkpoint.map_or_else(String::new, |interval| {
         format!("checkpoint_interval = {}\n", quoted(interval))
     });
-    let (source, sink_name) = source_and_sink(&options.medium);
+    let streams = &setup.streams;
     format!(
         r#"data_dir = {data_dir}
 
@@ -71,7 +71,15 @@ http = "{own_http}"
 peers = {{ {peers} }}
 http_peers = {{ {http_peers} }}
 {checkpoint}
-{source}
+{streams}"#
+    )
+}
+
+/// The demo's source, sink and pipeline.
+pub(super) fn orders(medium: &Medium) -> String {
+    let (source, sink_name) = source_and_sink(medium);
+    format!(
+        r#"{source}
 [[pipeline]]
 name = "{PIPELINE}"
 sources = ["orders"]
