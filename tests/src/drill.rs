@@ -1,7 +1,9 @@
 //! Drills on real replica processes: a fault is dealt while orders flow, then everything published is compared.
 //!
-//! Short by default; `UNISONO_DRILL_KILLS=50` and `UNISONO_DRILL_OUTAGE=60` (seconds) make them long.
+//! Short by default; `UNISONO_DRILL_KILLS=50` and `UNISONO_DRILL_OUTAGE=60` (seconds) make them long. `UNISONO_BINARY` names another program to put to the
+//! drill than the one built from this tree.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -70,7 +72,7 @@ impl Drill {
         deal: impl AsyncFnOnce(&mut Stage) -> Result<()>,
     ) -> Result<Report> {
         let options = StageOptions {
-            binary: unisono_binary(),
+            binary: binary(),
             dir: folder.path().to_owned(),
             kafka: self.kafka.clone(),
             generator: GeneratorOptions {
@@ -98,4 +100,8 @@ impl Drill {
         );
         Ok(report)
     }
+}
+
+fn binary() -> PathBuf {
+    std::env::var_os("UNISONO_BINARY").map_or_else(unisono_binary, PathBuf::from)
 }
