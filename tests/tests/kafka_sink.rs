@@ -202,7 +202,7 @@ fn a_transaction_of_others_in_the_frontier_topic_never_hides_the_frontier() {
     sink.acquire().unwrap();
     publish(&mut sink, 0, 1).unwrap();
     // Opened before our next commit, so what we commit lies behind it, out of readers' sight.
-    let mut other = DyingPublisher::start_as(broker, "hidden-other");
+    let mut other = DyingPublisher::start(broker, "hidden-other");
     other.send("hidden-frontier", "not ours");
     publish(&mut sink, 1, 2).unwrap();
     let handle = std::thread::spawn(move || {
@@ -224,8 +224,8 @@ fn many_transactions_later_the_last_frontier_is_found() {
         publish(&mut sink, seq, seq + 1).unwrap();
     }
     // Far more offsets behind it than are looked at first.
-    let mut other = DyingPublisher::start_as(broker, "many-other");
-    (0..500).for_each(|_| other.send("many-frontier", "not ours"));
+    let mut other = DyingPublisher::start(broker, "many-other");
+    (0..500).for_each(|_| other.queue("many-frontier", "not ours"));
     other.commit().unwrap();
     assert_eq!(sink.acquire().unwrap(), up_to(200));
     assert_eq!(published(broker, "many"), numbers(200));
@@ -437,11 +437,7 @@ struct DyingPublisher {
 }
 
 impl DyingPublisher {
-    fn start(broker: &TestBroker, name: &str) -> Self {
-        Self::start_as(broker, name)
-    }
-
-    fn start_as(broker: &TestBroker, id: &str) -> Self {
+    fn start(broker: &TestBroker, id: &str) -> Self {
         let producer = broker.begin_transaction(id).unwrap();
         Self {
             producer,
@@ -449,8 +445,14 @@ impl DyingPublisher {
         }
     }
 
+    /// Sends, and waits until the broker has it.
     fn send(&mut self, topic: &str, payload: &str) {
-        use rdkafka::producer::{BaseRecord, Producer};
+        self.queue(topic, payload);
+        rdkafka::producer::Producer::flush(&self.producer, Duration::from_secs(10)).unwrap();
+    }
+
+    fn queue(&mut self, topic: &str, payload: &str) {
+        use rdkafka::producer::BaseRecord;
         let record = BaseRecord::to(topic)
             .partition(0)
             .key(&self.id)
@@ -459,7 +461,6 @@ impl DyingPublisher {
             .send(record)
             .map_err(|(error, _)| error)
             .unwrap();
-        self.producer.flush(Duration::from_secs(10)).unwrap();
     }
 
     fn commit(&mut self) -> rdkafka::error::KafkaResult<()> {

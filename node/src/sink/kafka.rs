@@ -9,7 +9,7 @@ mod topics;
 
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer};
@@ -134,6 +134,12 @@ impl KafkaSink {
                 Ok(())
             }
             Err(error) => {
+                let unavailable = matches!(error, PublishError::Unavailable { .. });
+                let error = if unavailable && handle.was_fenced() {
+                    self.fenced()
+                } else {
+                    error
+                };
                 handle.retire();
                 Err(error)
             }

@@ -42,14 +42,24 @@ impl TestBroker {
     /// # Errors
     /// What is missing, and how to leave the tests with Kafka out.
     pub fn start() -> Result<Self> {
-        let dir = tempfile::Builder::new()
-            .prefix("unisono-kafka-")
-            .tempdir()
-            .context("could not make a folder for the test broker")?;
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let broker = Self { dir, port };
-        broker.start_again()?;
-        Ok(broker)
+        let mut tries = 3;
+        loop {
+            let dir = tempfile::Builder::new()
+                .prefix("unisono-kafka-")
+                .tempdir()
+                .context("could not make a folder for the test broker")?;
+            let broker = Self {
+                dir,
+                port: free_port()?,
+            };
+            tries -= 1;
+            match broker.start_again() {
+                Ok(()) => return Ok(broker),
+                // Between the choice of a port and its use another process may have taken it.
+                Err(error) if tries > 0 && format!("{error}").contains("while starting") => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Starts the broker after [`Self::kill`], with its old data, at its old address.
@@ -123,6 +133,18 @@ impl Drop for TestBroker {
         // Its folder goes with it: nothing is worth a clean stop.
         let _ = self.kill();
     }
+}
+
+/// A free port below those that the system gives to outgoing connections.
+fn free_port() -> Result<u16> {
+    for _ in 0..100 {
+        let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
+        let port = u16::try_from(20_000 + random % 10_000)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port from 20000 to 29999")
 }
 
 fn script() -> PathBuf {

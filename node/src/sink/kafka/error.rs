@@ -74,9 +74,14 @@ pub enum PublishError {
 
 /// Whether the broker has given the transactional id to a newer producer.
 pub(super) fn is_fenced(error: &KafkaError) -> bool {
+    error.rdkafka_error_code().is_some_and(is_fence)
+}
+
+/// Whether this code says so.
+pub(super) fn is_fence(code: Code) -> bool {
     matches!(
-        error.rdkafka_error_code(),
-        Some(Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch)
+        code,
+        Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch
     )
 }
 

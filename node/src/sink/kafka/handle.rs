@@ -10,9 +10,12 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext};
 
+use super::error::{is_fence, is_fenced};
+
 const SPARE: usize = 3;
 /// Brokers close connections that were idle for ten minutes.
 const YOUNG: Duration = Duration::from_secs(300);
+const ABORT_WITHIN: Duration = Duration::from_secs(1);
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// What became of the records sent.
@@ -73,6 +76,20 @@ impl Handle {
             producer,
             born: Instant::now(),
         })
+    }
+
+    /// Asks why a transaction failed. Records of a producer that was fenced come back merely as "purged"; that it was
+    /// fenced is told when its transaction is to be aborted, if not before.
+    pub(super) fn was_fenced(&self) -> bool {
+        let told = || {
+            self.producer
+                .client()
+                .fatal_error()
+                .is_some_and(|(code, _)| is_fence(code))
+        };
+        told()
+            || matches!(self.producer.abort_transaction(ABORT_WITHIN), Err(error) if is_fenced(&error))
+            || told()
     }
 
     /// Gives the producer up without waiting: librdkafka takes its time to end its threads. A transaction that is

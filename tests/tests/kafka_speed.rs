@@ -1,0 +1,139 @@
+//! How long publishing to Kafka takes. Not run by default, since it judges nothing; it prints:
+//! `cargo test -p unisono-tests --test kafka_speed -- --ignored --nocapture --test-threads 1`
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rdkafka::producer::{BaseRecord, Producer};
+use unisono::sink::kafka::{Frontier, KafkaSink, KafkaSinkConfig, PublishRow};
+use unisono::source::kafka::{KafkaSource, KafkaSourceConfig};
+use unisono_engine::row::{Incarnation, StreamId, StreamKind};
+use unisono_tests::kafka::TestBroker;
+
+const ROWS: StreamId = StreamId {
+    incarnation: Incarnation(7),
+    kind: StreamKind::Rows,
+};
+
+fn connect(broker: &TestBroker, name: &str) -> KafkaSink {
+    KafkaSink::connect(&KafkaSinkConfig {
+        brokers: broker.address(),
+        topic: format!("{name}-rows"),
+        dead_letter_topic: None,
+        frontier_topic: format!("{name}-frontier"),
+        transactional_id: name.to_owned(),
+        properties: BTreeMap::new(),
+    })
+    .unwrap()
+}
+
+fn publish(sink: &mut KafkaSink, from: u64, to: u64) {
+    let row = |seq| PublishRow {
+        pipeline: "dns",
+        incarnation: 7,
+        seq,
+        digest: "0123456789abcdef0123456789abcdef".to_owned(),
+        kind: StreamKind::Rows,
+        key: b"{}",
+        value: br#"{"pipeline":"dns","seq":17,"revision":0,"group":{},"values":{"n":1086}}"#,
+    };
+    let rows: Vec<PublishRow<'_>> = (from..to).map(row).collect();
+    sink.publish(&rows, &Frontier(BTreeMap::from([(ROWS, to)])))
+        .unwrap();
+}
+
+fn print(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |part: usize| times[(times.len() - 1) * part / 100];
+    println!(
+        "{what}: p50 {:?}, p90 {:?}, max {:?}",
+        at(50),
+        at(90),
+        at(100)
+    );
+}
+
+#[test]
+#[ignore = "prints figures, judges nothing"]
+fn a_transaction() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    let mut sink = connect(broker, "speed");
+    let mut next = sink.acquire().unwrap().next(ROWS);
+    for rows in [1, 100, 10_000] {
+        let mut times = Vec::new();
+        for _ in 0..(if rows == 10_000 { 20 } else { 300 }) {
+            let started = Instant::now();
+            publish(&mut sink, next, next + rows);
+            times.push(started.elapsed());
+            next += rows;
+        }
+        print(&format!("transaction of {rows} rows"), times);
+    }
+}
+
+#[test]
+#[ignore = "prints figures, judges nothing"]
+fn an_acquire() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    let mut sink = connect(broker, "takeover");
+    let mut next = sink.acquire().unwrap().next(ROWS);
+    for left_open in [false, true] {
+        let mut times = Vec::new();
+        for _ in 0..40 {
+            publish(&mut sink, next, next + 1);
+            next += 1;
+            let dead = broker.begin_transaction("takeover").unwrap();
+            if left_open {
+                let record = BaseRecord::to("takeover-rows")
+                    .key("k")
+                    .payload("never read");
+                dead.send(record)
+                    .map_err(|(error, _): (_, BaseRecord<'_, str, str>)| error)
+                    .unwrap();
+                dead.flush(Duration::from_secs(5)).unwrap();
+            }
+            sink.keep_warm();
+            std::thread::sleep(Duration::from_millis(400));
+            let started = Instant::now();
+            assert_eq!(sink.acquire().unwrap().next(ROWS), next);
+            times.push(started.elapsed());
+        }
+        print(
+            &format!("acquire, transaction left open: {left_open}"),
+            times,
+        );
+    }
+}
+
+#[test]
+#[ignore = "prints figures, judges nothing"]
+fn reading() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    broker.create_topic("reading", 1).unwrap();
+    let payloads = vec!["x".repeat(238); 500_000];
+    broker.produce("reading", 0, &payloads).unwrap();
+    let mut source = KafkaSource::connect(&KafkaSourceConfig {
+        brokers: broker.address(),
+        topic: "reading".to_owned(),
+        properties: BTreeMap::new(),
+    })
+    .unwrap();
+    let started = Instant::now();
+    source.assign(&[(0, 0)]).unwrap();
+    let mut records = 0;
+    while records < payloads.len() {
+        records += source.poll(0, 1000, 1 << 20, &mut |_| ()).unwrap();
+        source.wait(Duration::from_millis(50));
+    }
+    println!(
+        "500,000 records of 238 bytes read in {:?}",
+        started.elapsed()
+    );
+}
