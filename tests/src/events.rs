@@ -5,11 +5,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Gives the same numbers for the same seed, on every machine.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
+    /// The numbers of this seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// A number below `bound`.
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -23,7 +28,7 @@ impl Random {
 /// null, whole or in exponents, `rcode_name` missing or null.
 #[must_use]
 pub fn dns_log(seed: u64, lines: u64) -> String {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut log = String::new();
     for line in 0..lines {
         let delay = match random.below(10) {

@@ -1,8 +1,9 @@
 //! What the tests share: the program's path, drills on real processes, a broker.
 
+pub mod dns;
 pub mod drill;
-pub mod kafka;
 pub mod events;
+pub mod kafka;
 pub mod reference;
 
 mod binary;

@@ -8,7 +8,8 @@ use unisono_chaos::stage::Stage;
 /// How long the curve may stand still before a drill gives up; not a promise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn number_from_environment(name: &str, default: u64) -> u64 {
+/// A number that the environment sets; `default` where it does not, or sets none.
+pub(crate) fn number_from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .ok()
         .and_then(|value| value.parse().ok())
