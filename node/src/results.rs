@@ -63,6 +63,15 @@ pub struct Appended {
     pub gone: u64,
 }
 
+/// Rows that come before those held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OlderRows {
+    /// The digest before the first of them.
+    pub base: Digest,
+    /// Consecutive rows.
+    pub rows: Vec<Row>,
+}
+
 /// Where a stream begins and ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
@@ -314,6 +323,43 @@ impl ResultsLog {
         let max_bytes = self.inner.limits.max_bytes_per_stream;
         self.stream(id)
             .map_or(Ok(0), |stream| stream.retain(published_below, max_bytes))
+    }
+
+    /// Whether the rows before the first one held were never here, because a peer's checkpoint began the stream there.
+    #[must_use]
+    pub fn lacks_older(&self, id: StreamId) -> bool {
+        self.stream(id).is_some_and(|stream| stream.lacks_older())
+    }
+
+    /// Notes that no older rows than `first` will come: all are here, or no one has them any more. Nothing happens if the
+    /// stream begins elsewhere by now.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`].
+    pub fn settle_older(&self, id: StreamId, first: Seq) -> Result<(), ResultsError> {
+        self.stream(id)
+            .map_or(Ok(()), |stream| stream.settle_older(first))
+    }
+
+    /// The rows before row `below`, as many as its file holds, for a peer that lacks them; `None` where row `below - 1` is
+    /// not held.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`] or [`ResultsError::Corrupt`].
+    pub fn before(&self, id: StreamId, below: Seq) -> Result<Option<OlderRows>, ResultsError> {
+        self.stream(id)
+            .map_or(Ok(None), |stream| stream.before(below))
+    }
+
+    /// Puts rows that lead up to the first row held before it, durably. `false` if the stream would be larger than it may.
+    ///
+    /// # Errors
+    /// [`ResultsError::Gap`] or [`ResultsError::Chain`] where they do not lead up to it: nothing has changed then, and
+    /// another peer may have the right ones. [`ResultsError::Io`].
+    pub fn prepend(&self, id: StreamId, older: &OlderRows) -> Result<bool, ResultsError> {
+        let max_bytes = self.inner.limits.max_bytes_per_stream;
+        self.stream(id)
+            .map_or(Ok(false), |stream| stream.prepend(older, max_bytes))
     }
 
     /// The streams that are held, in order.

@@ -22,8 +22,6 @@ use crate::snapshots::NodeSnapshots;
 
 /// Bytes after which a segment of the results log ends.
 const SEGMENT_BYTES: u64 = 16 << 20;
-/// Entries of the log that are kept below a checkpoint: a replica that was away for less is sent entries, not state.
-const KEEP_LOG_ENTRIES: u64 = 20_000;
 /// How long the clean end of a replica may take before the process ends anyway.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -183,7 +181,7 @@ fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
         dir: config.data_dir.join("raft"),
         heartbeat: config.cluster.heartbeat,
         election_timeout: config.cluster.election_timeout,
-        keep_log_entries: KEEP_LOG_ENTRIES,
+        keep_log_entries: config.cluster.keep_log_entries,
     }
 }
 
@@ -191,6 +189,7 @@ fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Res
     runtime.spawn(crate::proposer::run(Arc::clone(core)));
     runtime.spawn(publisher::report_frontiers(Arc::clone(core)));
     runtime.spawn(checkpoints(Arc::clone(core)));
+    runtime.spawn(crate::backfill::run(Arc::clone(core)));
     runtime.spawn(crate::status::tell(Arc::clone(core)));
     let mut failed = core.replica.fatal();
     let watched = Arc::clone(core);

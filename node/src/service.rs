@@ -57,6 +57,11 @@ impl NodeService {
     ) -> Result<WindowsPage, ServiceError> {
         let published = self.published(&self.core.agreed(), stream);
         let first = self.core.results.first_seq(stream);
+        // An answer that begins later than the rows do would look like a gap; other replicas have them.
+        if after < first.0 && self.core.results.lacks_older(stream) {
+            let reason = format!("rows before {} are being copied from a peer", first.0);
+            return Err(ServiceError::Unavailable(reason));
+        }
         if after > 0 && after < first.0 {
             return Err(ServiceError::Gone {
                 first: first.0,

@@ -32,6 +32,9 @@ pub struct ClusterSettings {
     pub tick_interval: Duration,
     /// How often the state is saved, which bounds what a restart replays.
     pub checkpoint_interval: Duration,
+    /// Entries of the agreed log that are kept below a checkpoint: a replica that was away for less is sent entries,
+    /// not state.
+    pub keep_log_entries: u64,
     /// Bytes by which one tick moves a lane at most.
     pub tick_bytes: usize,
     /// Bytes that are held decoded for one lane; at least `tick_bytes`, or a tick could wait for
@@ -113,6 +116,10 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
     }
     let checkpoint_interval =
         positive(&mut section, "checkpoint_interval", Duration::from_secs(30));
+    let keep_log_entries = section
+        .integer("keep_log_entries", 0..=i64::from(u32::MAX))
+        .and_then(|entries| u64::try_from(entries).ok())
+        .unwrap_or(20_000);
     let tick_bytes = read_size(&mut section, "tick_bytes", 1 << 20);
     let lane_buffer = read_size(&mut section, "lane_buffer", 16 << 20);
     if lane_buffer < tick_bytes {
@@ -129,6 +136,7 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
         election_timeout,
         tick_interval,
         checkpoint_interval,
+        keep_log_entries,
         tick_bytes,
         lane_buffer,
     })

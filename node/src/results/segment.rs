@@ -314,6 +314,37 @@ impl Segment {
         Ok(short)
     }
 
+    /// Writes a whole segment of `rows` under a temporary name and puts it on disk; [`Self::take_place`] names it. The caller
+    /// has checked the rows.
+    pub(super) fn written(dir: &Path, base: Digest, rows: &[Row]) -> Result<Self, ResultsError> {
+        let first = rows.first().map_or(Seq(0), |row| row.seq);
+        let temporary = dir.join("older.tmp");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary)
+            .map_err(ResultsError::io("create", &temporary))?;
+        let mut segment = Self::empty(dir.join(file_name(first)), file, first, base);
+        let mut bytes = header(first, base).to_vec();
+        for row in rows {
+            record::encode(row, &mut bytes);
+            segment.note(row.seq, row.start.0, row.end.0, record::encoded_len(row));
+        }
+        let written = segment.file.write_all_at(&bytes, 0);
+        written
+            .and_then(|()| segment.file.sync_data())
+            .map_err(ResultsError::io("write to", &temporary))?;
+        Ok(segment)
+    }
+
+    /// Gives a segment that was just written its name.
+    pub(super) fn take_place(&self, dir: &Path) -> Result<(), ResultsError> {
+        std::fs::rename(dir.join("older.tmp"), &*self.path)
+            .map_err(ResultsError::io("replace", &self.path))
+    }
+
     pub(super) fn path(&self) -> &Arc<PathBuf> {
         &self.path
     }

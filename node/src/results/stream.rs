@@ -1,11 +1,13 @@
 //! One stream's segments: one appender, many readers. Locks are held for the index alone, never while a file is read or
 //! written, so a slow query cannot hold up the appender.
 
+mod older;
 mod trim;
 
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use unisono_engine::row::{Digest, Row, Seq, StreamId};
@@ -32,6 +34,8 @@ pub(super) struct Stream {
     segment_bytes: u64,
     /// Held through every change. Readers only take `state`.
     writer: Mutex<()>,
+    /// Rows before the first were never here, though peers may have them.
+    lacks_older: AtomicBool,
     state: RwLock<State>,
 }
 
@@ -49,6 +53,7 @@ impl Stream {
             dir,
             segment_bytes,
             writer: Mutex::default(),
+            lacks_older: AtomicBool::new(false),
             state: RwLock::default(),
         }
     }
@@ -120,6 +125,7 @@ impl Stream {
             return Err(ResultsError::corrupt(&path, 0, "the file is gone"));
         }
         *stream.write() = state;
+        stream.look_for_older_mark();
         Ok(stream)
     }
 
@@ -415,6 +421,9 @@ fn segment_files(dir: &Path) -> Result<Vec<(Seq, PathBuf)>, ResultsError> {
         let path = entry.path();
         let name = entry.file_name();
         let name = name.to_string_lossy();
+        if name == older::LACKS_OLDER {
+            continue;
+        }
         if name.ends_with(".tmp") {
             remove_file(&path)?;
         } else if let Some(first) = segment::parse_file_name(&name) {

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+mod older;
+
 use std::fs;
 use std::path::PathBuf;
 

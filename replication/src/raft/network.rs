@@ -27,7 +27,6 @@ const BACKOFF: Duration = Duration::from_millis(50);
 const APPEND: Duration = Duration::from_secs(1);
 /// How long sending a checkpoint may take.
 const SNAPSHOT: Duration = Duration::from_secs(300);
-
 /// How long the answer to a node's question may take.
 const QUESTION: Duration = Duration::from_secs(30);
 

@@ -22,6 +22,7 @@ impl Stream {
             remove_file(&path)?;
             self.write().segments.pop();
         }
+        self.note_lack_of_older(next)?;
         self.begin_segment(next, digest)
     }
 

@@ -1,0 +1,140 @@
+//! Older rows from peers: a node that took a peer's checkpoint has the rows from there on. Those before it are copied
+//! in the background, from the newest to the oldest, and each must lead up to the digest of those that are here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use unisono_engine::row::{Digest, Seq, StreamId};
+use unisono_replication::command::StreamKey;
+
+use crate::checkpoint::{CheckpointError, SentRow, StreamRows, key_of, seal, stream_of, unseal};
+use crate::core::Core;
+use crate::results::{OlderRows, ResultsError, ResultsLog};
+
+/// How often a node looks whether rows are missing, and how long a round that brought nothing is followed by none.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What a node asks of a peer: the rows just before one.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Question {
+    stream: StreamKey,
+    below: u64,
+}
+
+/// What the peer has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Answer {
+    rows: Option<StreamRows>,
+    /// It lacks older rows itself: that it has none says nothing about others.
+    lacks_older: bool,
+}
+
+/// Why a peer's question is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// The peer runs a newer program, or the message is damaged.
+    #[error("a peer's question cannot be read: {0}")]
+    Unreadable(#[from] CheckpointError),
+    /// The rows cannot be read here: the peer may ask another node.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+}
+
+/// Answers a peer's question from the rows that are here.
+///
+/// # Errors
+/// It cannot be read, or the rows cannot.
+pub fn answer(results: &ResultsLog, question: &[u8]) -> Result<Vec<u8>, AnswerError> {
+    let question: Question = unseal(question)?;
+    let stream = stream_of(question.stream);
+    let older = results.before(stream, Seq(question.below))?;
+    let rows = older.map(|older| StreamRows {
+        stream: question.stream,
+        from: older.rows.first().map_or(0, |row| row.seq.0),
+        digest_before: older.base.0,
+        rows: older.rows.into_iter().map(SentRow::new).collect(),
+    });
+    let lacks_older = results.lacks_older(stream);
+    Ok(seal(&Answer { rows, lacks_older })?)
+}
+
+/// Copies missing rows for as long as the node runs.
+pub async fn run(core: Arc<Core>) {
+    loop {
+        for stream in core.results.streams() {
+            while core.results.lacks_older(stream) && step(&core, stream).await {}
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Takes the rows before the first one from any peer; whether that succeeded.
+async fn step(core: &Arc<Core>, stream: StreamId) -> bool {
+    let first = core.results.first_seq(stream);
+    let mut silent = 0;
+    let mut none_has_more = first == Seq(0);
+    for number in peers(core) {
+        if none_has_more {
+            break;
+        }
+        match ask(core, number, stream, first).await {
+            Ok(Answer {
+                rows: Some(sent), ..
+            }) => match take(core, stream, sent).await {
+                Ok(true) => return true,
+                Ok(false) => none_has_more = true,
+                Err(error) => tracing::warn!(number, %error, "a peer's older rows are not taken"),
+            },
+            Ok(answer) => none_has_more = !answer.lacks_older,
+            Err(error) => {
+                silent += 1;
+                tracing::debug!(number, error, "a peer does not tell its older rows");
+            }
+        }
+    }
+    // Where every peer answered and none has more, those rows are gone for good.
+    if none_has_more || silent == 0 {
+        let (held_from, incarnation) = (first.0, stream.incarnation.0);
+        match core.results.settle_older(stream, first) {
+            Ok(()) => tracing::info!(incarnation, held_from, "older rows are copied"),
+            Err(error) => tracing::warn!(%error, "older rows are looked for again"),
+        }
+    }
+    false
+}
+
+/// The peers, the leader last: it has most to do.
+fn peers(core: &Core) -> Vec<u16> {
+    let leader = core.replica.view().borrow().leader;
+    let own = core.config.node.id;
+    let numbers = core.config.cluster.peers.keys().copied();
+    let mut numbers: Vec<u16> = numbers.filter(|&number| number != own).collect();
+    numbers.sort_by_key(|&number| leader == Some(number));
+    numbers
+}
+
+async fn ask(core: &Core, peer: u16, stream: StreamId, below: Seq) -> Result<Answer, String> {
+    let question = Question {
+        stream: key_of(stream),
+        below: below.0,
+    };
+    let question = seal(&question).map_err(|error| error.to_string())?;
+    let answer = core.replica.ask(peer, question).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    unseal(&answer).map_err(|error| error.to_string())
+}
+
+async fn take(core: &Arc<Core>, stream: StreamId, sent: StreamRows) -> Result<bool, String> {
+    let core = Arc::clone(core);
+    let taken = tokio::task::spawn_blocking(move || {
+        let rows = (sent.from..).zip(sent.rows);
+        let older = OlderRows {
+            base: Digest(sent.digest_before),
+            rows: rows.map(|(seq, row)| row.into_row(seq)).collect(),
+        };
+        core.results.prepend(stream, &older)
+    });
+    let taken = taken.await.map_err(|error| error.to_string())?;
+    taken.map_err(|error| error.to_string())
+}
