@@ -15,7 +15,7 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Message, Offset, TopicPartitionList};
-use unisono_tests::binary::unisono_binary;
+use unisono_tests::unisono_binary;
 use unisono_tests::kafka::TestBroker;
 
 const PARTITIONS: i32 = 3;

@@ -79,17 +79,13 @@ fn take_rows(results: &ResultsLog, parcel: &Parcel) -> Result<(), ResultsError> 
     } in heads
     {
         let id = stream_of(stream);
-        // What is here already, and more, is compared when its ticks are replayed.
-        if results.next_seq(id).0 >= next {
-            continue;
-        }
-        let Some(sent) = sent.get(&stream).filter(|sent| !sent.rows.is_empty()) else {
+        let sent = sent.get(&stream).filter(|sent| !sent.rows.is_empty());
+        // What is here below stays if it is the same; what is above is computed again when its ticks are replayed.
+        let Some(sent) = sent else {
             results.reset(id, Seq(next), Digest(digest))?;
             continue;
         };
-        if results.next_seq(id).0 < sent.from {
-            results.reset(id, Seq(sent.from), Digest(sent.digest_before))?;
-        }
+        results.reset(id, Seq(sent.from), Digest(sent.digest_before))?;
         let numbered = (sent.from..).zip(&sent.rows);
         let rows = numbered
             .map(|(seq, row)| row.clone().into_row(seq))
