@@ -127,7 +127,8 @@ impl fmt::Display for Exact {
         let digits = format!("{:0>width$}", self.units.unsigned_abs(), width = scale + 1);
         let (whole, fraction) = digits.split_at(digits.len() - scale);
         let point = if scale == 0 { "" } else { "." };
-        write!(f, "{sign}{whole}{point}{fraction}")
+        // Padded as a text is: views align numbers.
+        f.pad(&format!("{sign}{whole}{point}{fraction}"))
     }
 }
 

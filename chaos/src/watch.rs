@@ -43,7 +43,7 @@ struct State {
     next_seq: u64,
     /// Orders by window end, of the last minute.
     curve: BTreeMap<i64, u64>,
-    newest: VecDeque<String>,
+    newest: VecDeque<Arc<SeenRow>>,
     goal: Option<i64>,
     reached: Option<Instant>,
     failure: Option<String>,
@@ -55,7 +55,7 @@ pub struct Picture {
     /// Orders by window end, in milliseconds since 1970.
     pub curve: Vec<(i64, u64)>,
     /// The last rows, the newest last.
-    pub newest: Vec<String>,
+    pub newest: Vec<Arc<SeenRow>>,
     /// How many different rows were seen.
     pub rows: u64,
 }
@@ -225,7 +225,7 @@ impl Shared {
         state.copies[reader].broken.extend(broken);
         for row in parsed {
             match row {
-                Ok(row) => state.take(reader, row, at),
+                Ok(row) => state.take(reader, Arc::new(row), at),
                 Err(problem) => state.copies[reader].broken.push(problem),
             }
         }
@@ -235,7 +235,7 @@ impl Shared {
 }
 
 impl State {
-    fn take(&mut self, reader: usize, row: SeenRow, at: Instant) {
+    fn take(&mut self, reader: usize, row: Arc<SeenRow>, at: Instant) {
         let end = row.key.0;
         if self.goal.is_some_and(|goal| end > goal) && self.reached.is_none() {
             self.reached = Some(at);
@@ -244,7 +244,7 @@ impl State {
             self.next_seq = row.seq + 1;
             let orders = row.values.orders.to_string().parse().unwrap_or(0);
             *self.curve.entry(end).or_insert(0) += orders;
-            self.newest.push_back(row.text.clone());
+            self.newest.push_back(Arc::clone(&row));
         }
         while self.newest.len() > NEWEST_ROWS {
             self.newest.pop_front();
@@ -252,7 +252,7 @@ impl State {
         while self.curve.len() > CURVE_POINTS {
             self.curve.pop_first();
         }
-        self.copies[reader].rows.push(Arc::new(row));
+        self.copies[reader].rows.push(row);
     }
 }
 
