@@ -140,12 +140,14 @@ mod tests {
     #[test]
     fn an_end_is_read_from_the_event_or_not_at_all() {
         let text = "Fetch from broker 1 reached end of partition at offset 42 (HighwaterMark 43)";
-        assert_eq!(end_offset(text), Some(42));
-        assert_eq!(end_offset("end of partition"), None);
+        let (offset, appended) = (42, 43);
         assert_eq!(
-            end_offset("reached end of partition at offset INVALID"),
-            None
+            PartitionEnd::read(text),
+            Some(PartitionEnd { offset, appended })
         );
+        assert_eq!(PartitionEnd::read("end of partition"), None);
+        let invalid = "reached end of partition at offset INVALID (HighwaterMark 43)";
+        assert_eq!(PartitionEnd::read(invalid), None);
     }
 
     #[test]
