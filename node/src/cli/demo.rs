@@ -59,7 +59,8 @@ struct Course {
 /// has a gap, a duplicate or a wrong row; then the folder with all evidence is kept and named.
 pub fn demo(args: &DemoArgs) -> Result<(), CliError> {
     let folder = DrillFolder::create().map_err(failure)?;
-    let outcome = watch_course(args, &folder);
+    let options = run_options(args, &folder)?;
+    let outcome = watch_course(args, options);
     let report = match outcome {
         Ok(Some(report)) => report,
         Ok(None) => {
@@ -97,6 +98,10 @@ fn failure(error: anyhow::Error) -> CliError {
 }
 
 fn keep_evidence(error: CliError, folder: DrillFolder) -> CliError {
+    let replicas_ran = folder.path().join("data-1").exists();
+    if !replicas_ran {
+        return error;
+    }
     let kept = folder.keep();
     error.hint(format!(
         "configs, data, logs and input are kept in {}",
@@ -105,8 +110,7 @@ fn keep_evidence(error: CliError, folder: DrillFolder) -> CliError {
 }
 
 /// Starts the course and shows it; `None`: it was broken off.
-fn watch_course(args: &DemoArgs, folder: &DrillFolder) -> Result<Option<Report>, CliError> {
-    let options = run_options(args, folder)?;
+fn watch_course(args: &DemoArgs, options: RunOptions) -> Result<Option<Report>, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -7,6 +7,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
 use unisono_chaos::report::Percentiles;
+use unisono_chaos::row::{SeenRow, Values};
 use unisono_chaos::run::{NodeState, Progress};
 
 use super::curve::{SPAN_SECONDS, points};
@@ -161,13 +162,33 @@ fn row_panel(progress: &Progress, height: u16) -> Paragraph<'static> {
     let newest = &progress.picture.newest;
     let room = usize::from(height.saturating_sub(2));
     let shown = newest.iter().skip(newest.len().saturating_sub(room));
-    let lines: Vec<Line<'static>> = shown.map(|row| Line::from(row.clone())).collect();
+    let lines: Vec<Line<'static>> = shown.map(|row| Line::from(row_line(row))).collect();
     Paragraph::new(lines).block(Block::bordered().title(" last rows "))
+}
+
+fn row_line(row: &SeenRow) -> String {
+    let (end_ms, city) = &row.key;
+    let millis = end_ms.rem_euclid(86_400_000);
+    let (seconds, millis) = (millis / 1_000, millis % 1_000);
+    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
+    let Values {
+        orders,
+        revenue,
+        average,
+        lowest,
+        highest,
+    } = &row.values;
+    format!(
+        "{:>6}  up to {hour:02}:{minute:02}:{second:02}.{millis:03}  {city:<10} {orders:>5} orders  \
+         revenue {revenue:<10} average {average:<21} lowest {lowest:<7} highest {highest}",
+        row.seq
+    )
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use ratatui::Terminal;
@@ -198,6 +219,8 @@ mod tests {
         );
         progress.takeovers = vec![Duration::from_millis(184)];
         progress.kill_times = vec![25_000];
+        let row = r#"{"pipeline":"orders","seq":7,"revision":0,"start":"1970-01-01T01:02:03.900Z","end":"1970-01-01T01:02:04Z","group":{"city":"Lima"},"values":{"orders":2,"revenue":0.3,"average":0.15,"lowest":0.1,"highest":0.2}}"#;
+        progress.picture.newest = vec![Arc::new(SeenRow::parse(row).unwrap())];
         progress
     }
 
@@ -212,6 +235,7 @@ mod tests {
             assert!(screen.contains(text), "{text} is missing in\n{screen}");
         }
         assert!(screen.contains("0 gaps  0 duplicates  0 wrong"));
+        assert!(screen.contains("7  up to 01:02:04.000  Lima           2 orders  revenue 0.3"));
     }
 
     #[test]
