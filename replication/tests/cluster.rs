@@ -193,3 +193,59 @@ async fn a_leader_hands_over_and_the_next_one_proposes() {
     cluster.settled(2).await;
     cluster.stop_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_to_another_identity_is_refused() {
+    let mut cluster = Cluster::start("identity").await;
+    cluster.leader().await;
+    // The id of a disk that replica 1 does not have: another random part.
+    let other = (1_u64 << 48) | 42;
+    for route in ["append", "vote", "pre-vote", "transfer", "snapshot"] {
+        let url = format!("http://{}/raft/{other:016x}/{route}", cluster.address(1));
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answer = client.post(url).body("anything").send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), 421, "{route}");
+        let text = answer.text().await.unwrap();
+        assert_eq!(
+            text,
+            "this node has another identity: its disk was replaced"
+        );
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_answers_what_a_peer_asks() {
+    let mut cluster = Cluster::start("asks").await;
+    cluster.leader().await;
+    let answer = cluster.replica(1).ask(2, b"who?".to_vec()).await;
+    assert_eq!(answer.unwrap(), b"who? me");
+    let refused = cluster.replica(1).ask(3, b"refuse".to_vec()).await;
+    assert!(refused.is_err());
+    let unknown = cluster.replica(1).ask(9, Vec::new()).await.unwrap_err();
+    assert_eq!(unknown.to_string(), "replica 9 is not among the peers");
+    cluster.stop(2).await;
+    assert!(cluster.replica(1).ask(2, Vec::new()).await.is_err());
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_three_restarted_at_once_lose_nothing() {
+    let mut cluster = Cluster::start("two_of_three").await;
+    for round in 0..3 {
+        for count in 0..10 {
+            cluster.propose(payload(round * 10 + count)).await;
+        }
+        let leader = cluster.leader().await;
+        let follower = leader % 3 + 1;
+        cluster.stop(leader).await;
+        cluster.stop(follower).await;
+        cluster.restart(follower).await;
+        cluster.restart(leader).await;
+    }
+    let entries = cluster.settled(30).await;
+    let expected: Vec<_> = (0..30).map(payload).collect();
+    let found: Vec<_> = entries.into_iter().map(|(_, bytes)| bytes).collect();
+    assert_eq!(found, expected);
+    cluster.stop_all().await;
+}

@@ -1,6 +1,8 @@
 //! The log: recent entries in memory, readable at once; all of them in redb, written by one thread.
 
 mod database;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::collections::VecDeque;

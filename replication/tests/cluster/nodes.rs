@@ -113,6 +113,13 @@ impl Snapshots for Engine {
         self.installs.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
+
+    fn answer(&self, question: &[u8]) -> io::Result<Vec<u8>> {
+        match question {
+            b"refuse" => Err(io::ErrorKind::NotFound.into()),
+            question => Ok([question, b" me"].concat()),
+        }
+    }
 }
 
 struct Node {
@@ -178,6 +185,11 @@ impl Cluster {
 
     pub fn replica(&self, number: u16) -> &Replica {
         &self.running[&number].replica
+    }
+
+    /// Where a node listens for peers.
+    pub fn address(&self, number: u16) -> &str {
+        &self.peers[&number]
     }
 
     pub fn view(&self, number: u16) -> View {
