@@ -14,7 +14,7 @@ pub(super) const PATIENT: Pipeline = Pipeline {
 /// Closes windows all the time, so that faults meet publications; some records are late.
 pub(super) const PROMPT: Pipeline = Pipeline {
     name: "dns_prompt",
-    size_ms: 10_000,
+    size_ms: 1_000,
     lag_ms: 5_000,
 };
 

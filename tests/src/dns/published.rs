@@ -48,7 +48,7 @@ pub(super) async fn await_digests(cluster: &mut Cluster, expected: &Expected) ->
     Ok(())
 }
 
-/// Waits until as many rows are published as are expected, and compares them.
+/// Waits until as many rows are published as are expected, and compares them. Returns how many there are.
 ///
 /// # Errors
 /// The first row that is missing, doubled, out of order or other than expected.
@@ -56,7 +56,7 @@ pub(super) async fn compare(
     broker: &'static TestBroker,
     topic: &str,
     expected: &Expected,
-) -> Result<()> {
+) -> Result<usize> {
     let deadline = Instant::now() + COMPLETE_WITHIN;
     let wanted: usize = expected
         .streams
@@ -82,7 +82,7 @@ pub(super) async fn compare(
         "topic {topic} holds {} rows, {wanted} of them of known pipelines",
         published.len()
     );
-    Ok(())
+    Ok(wanted)
 }
 
 fn compare_stream(stream: &Stream, published: &[Committed]) -> Result<()> {
@@ -120,4 +120,56 @@ fn compare_stream(stream: &Stream, published: &[Committed]) -> Result<()> {
 fn header<'a>(row: &'a Committed, name: &str) -> Option<&'a str> {
     let found = row.headers.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn row(seq: &str, payload: &str, digest: &str) -> Committed {
+        let headers = [("pipeline", "p"), ("seq", seq), ("digest", digest)];
+        Committed {
+            partition: 0,
+            offset: 0,
+            key: None,
+            payload: Some(payload.into()),
+            headers: headers
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        }
+    }
+
+    fn problem(published: &[Committed]) -> String {
+        let stream = Stream {
+            pipeline: "p",
+            rows: vec!["a".to_owned(), "b".to_owned()],
+            digest: "d2".to_owned(),
+        };
+        let mut other = row("0", "x", "d");
+        other.headers[0].1 = "other".to_owned();
+        let mut all = vec![other];
+        all.extend_from_slice(published);
+        compare_stream(&stream, &all).map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn a_row_that_is_missing_doubled_moved_or_altered_is_found() {
+        let (a, b) = (row("0", "a", "d1"), row("1", "b", "d2"));
+        assert_eq!(problem(&[a.clone(), b.clone()]), "");
+        assert_eq!(problem(&[a.clone()]), "1 rows of 2");
+        assert_eq!(problem(&[b.clone()]), "offset 0: row 1 where row 0 is due");
+        let twice = [a.clone(), a.clone(), b.clone()];
+        assert_eq!(problem(&twice), "offset 0: row 0 where row 1 is due");
+        assert_eq!(
+            problem(&[b.clone(), a.clone()]),
+            "offset 0: row 1 where row 0 is due"
+        );
+        let altered = problem(&[a.clone(), row("1", "c", "d2")]);
+        assert_eq!(altered, "row 1 is c\nexpected is Some(\"b\")");
+        let more = problem(&[a.clone(), b, row("2", "c", "d3")]);
+        assert_eq!(more, "row 2 is c\nexpected is None");
+        let digest = problem(&[a, row("1", "b", "d9")]);
+        assert_eq!(digest, "the last row has digest Some(\"d9\"), eval's is d2");
+    }
 }
