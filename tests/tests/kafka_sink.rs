@@ -238,39 +238,50 @@ fn after_an_unknown_outcome_the_frontier_tells() {
     }
     let broker = TestBroker::start().unwrap();
     let mut sink = connect(&broker, "unknown");
-    sink.acquire().unwrap();
-    publish(&mut sink, 0, 5).unwrap();
-    for _ in 0..3 {
-        let killed_after = Duration::from_millis(u64::from(std::process::id() % 5));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                std::thread::sleep(killed_after);
+    let mut next = sink.acquire().unwrap().next(ROWS);
+    for round in 0..3 {
+        let (some_published, told) = std::sync::mpsc::channel();
+        let broker = &broker;
+        let (confirmed, error) = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                told.recv().unwrap();
+                // Each time in the middle of other steps of a transaction.
+                std::thread::sleep(Duration::from_millis(7 * round));
                 broker.kill().unwrap();
             });
-            let next = published_by(&mut sink, 5);
-            println!("the broker died at {next:?}");
+            publish_until_it_fails(&mut sink, next, &some_published)
         });
+        println!("the broker died after {confirmed} rows: {error}");
+        assert!(confirmed > next, "killed before anything was published");
         broker.start_again().unwrap();
-        let frontier = reacquire(&mut sink);
-        let next = frontier.next(ROWS);
+        next = reacquire(&mut sink).next(ROWS);
+        assert!(
+            next == confirmed || next == confirmed + 5,
+            "{next} after {confirmed}"
+        );
         assert_eq!(
-            published(&broker, "unknown"),
+            published(broker, "unknown"),
             numbers(next),
             "rows and frontier agree"
         );
-        publish(&mut sink, next, next + 5).unwrap();
-        assert_eq!(published(&broker, "unknown"), numbers(next + 5));
     }
+    publish(&mut sink, next, next + 5).unwrap();
+    assert_eq!(published(&broker, "unknown"), numbers(next + 5));
 }
 
-/// Publishes until it fails.
-fn published_by(sink: &mut KafkaSink, step: u64) -> PublishError {
-    let mut next = sink.acquire().map_or(0, |frontier| frontier.next(ROWS));
+/// Publishes five rows at a time until it fails; gives what was confirmed.
+fn publish_until_it_fails(
+    sink: &mut KafkaSink,
+    mut next: u64,
+    some_published: &std::sync::mpsc::Sender<()>,
+) -> (u64, PublishError) {
     loop {
-        match publish(sink, next, next + step) {
-            Ok(()) => next += step,
-            Err(error) => return error,
+        match publish(sink, next, next + 5) {
+            Ok(()) => next += 5,
+            Err(error) => return (next, error),
         }
+        // Only the first word is waited for.
+        let _ = some_published.send(());
     }
 }
 

@@ -21,6 +21,7 @@ pub use frontier::Frontier;
 
 use crate::source::kafka::context::ClientEvents;
 use error::{is_fenced, is_refused};
+use fence::Pace;
 use frontier::{FrontierReader, ReadError};
 use handle::{Handle, Pool};
 
@@ -53,6 +54,7 @@ pub struct KafkaSink {
     reader: BaseConsumer<ClientEvents>,
     pool: Pool,
     active: Option<Handle>,
+    pace: Pace,
 }
 
 impl KafkaSink {
@@ -74,6 +76,7 @@ impl KafkaSink {
             reader,
             pool,
             active: None,
+            pace: Pace::Quick,
         })
     }
 
@@ -93,7 +96,12 @@ impl KafkaSink {
     pub fn acquire(&mut self) -> Result<Frontier, PublishError> {
         self.release();
         let deadline = Instant::now() + ACQUIRE_WITHIN;
-        let handle = fence::fence(&self.pool, &self.config.transactional_id, deadline)?;
+        let handle = fence::fence(
+            &self.pool,
+            &self.config.transactional_id,
+            self.pace,
+            deadline,
+        )?;
         let reader = FrontierReader {
             consumer: &self.reader,
             topic: &self.config.frontier_topic,
@@ -131,6 +139,7 @@ impl KafkaSink {
         match self.transact(&handle, batch, frontier) {
             Ok(()) => {
                 self.active = Some(handle);
+                self.pace = Pace::Quick;
                 Ok(())
             }
             Err(error) => {
@@ -141,6 +150,9 @@ impl KafkaSink {
                     error
                 };
                 handle.retire();
+                if matches!(error, PublishError::Fenced { .. }) {
+                    self.pace = Pace::Calm;
+                }
                 Err(error)
             }
         }

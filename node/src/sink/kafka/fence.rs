@@ -18,9 +18,25 @@ use rdkafka::producer::Producer;
 use super::error::{PublishError, is_fenced, is_refused};
 use super::handle::{Handle, Pool};
 
-/// How long the first, second, ... handle may ask. Small while a quick answer is likely; the last one is repeated, and
-/// long enough for a broker under load, and for librdkafka's own pause.
-const LIMITS_MS: [u64; 5] = [20, 40, 80, 250, 2000];
+/// How long the first, second, ... handle may ask; the last limit is repeated, and is long enough for a broker under
+/// load, and for librdkafka's own pause.
+#[derive(Clone, Copy)]
+pub(super) enum Pace {
+    /// Small limits while a quick answer is likely.
+    Quick,
+    /// After having been fenced: perhaps by a handle of our own that was given up too early.
+    Calm,
+}
+
+impl Pace {
+    fn limit(self, attempt: usize) -> Duration {
+        let limits_ms: &[u64] = match self {
+            Self::Quick => &[20, 40, 80, 250],
+            Self::Calm => &[100, 300],
+        };
+        Duration::from_millis(limits_ms.get(attempt).copied().unwrap_or(2000))
+    }
+}
 
 /// A handle that owns the sink.
 ///
@@ -29,6 +45,7 @@ const LIMITS_MS: [u64; 5] = [20, 40, 80, 250, 2000];
 pub(super) fn fence(
     pool: &Pool,
     transactional_id: &str,
+    pace: Pace,
     deadline: Instant,
 ) -> Result<Handle, PublishError> {
     let unavailable = |reason: String| PublishError::Unavailable {
@@ -41,18 +58,13 @@ pub(super) fn fence(
         if left.is_zero() {
             break;
         }
-        let limit = LIMITS_MS
-            .get(attempt)
-            .or(LIMITS_MS.last())
-            .copied()
-            .unwrap_or(2000);
         let handle = pool
             .take()
             .map_err(|error| unavailable(format!("no broker: {error}")))?;
         let asked_at = Instant::now();
         match handle
             .producer
-            .init_transactions(Duration::from_millis(limit).min(left))
+            .init_transactions(pace.limit(attempt).min(left))
         {
             Ok(()) => return Ok(handle),
             Err(error) => {
