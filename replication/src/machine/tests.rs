@@ -1,0 +1,204 @@
+use super::*;
+use crate::command::{LaneMove, Stream};
+
+fn feed_of_two() -> Machine {
+    let mut machine = Machine::default();
+    let source = SourceEntry {
+        name: "s".to_owned(),
+        definition: String::new(),
+    };
+    let lane = |name: &str| LaneEntry {
+        source: 0,
+        name: name.to_owned(),
+        start: 10,
+    };
+    let lanes = vec![lane("0"), lane("1")];
+    let create = CreateFeed {
+        term: 1,
+        sources: vec![source],
+        lanes,
+    };
+    let effect = machine.apply(5, 1, &Command::CreateFeed(create));
+    assert_eq!(effect, Effect::FeedCreated(FeedId(5)));
+    machine
+}
+
+fn tick(term: u64, base: u64, agreed_ms: i64, cuts: &[(u32, i64)]) -> Command {
+    let step = |&(lane, cut): &(u32, i64)| LaneMove {
+        lane,
+        cut,
+        fingerprint: 7,
+    };
+    let moves = cuts.iter().map(step).collect();
+    let feed = FeedTick {
+        feed: FeedId(5),
+        base,
+        agreed_ms,
+        moves,
+        at_end: vec![],
+    };
+    Command::Ticks(Ticks {
+        term,
+        feeds: vec![feed],
+    })
+}
+
+#[test]
+fn a_tick_counts_only_on_the_last_accepted_entry() {
+    let mut machine = feed_of_two();
+    assert!(matches!(
+        machine.apply(6, 1, &tick(1, 5, 100, &[(0, 20)])),
+        Effect::Ticked(_)
+    ));
+    let before = machine.clone();
+    let repeated = machine.apply(7, 1, &tick(1, 5, 100, &[(0, 20)]));
+    assert_eq!(repeated, Effect::Void(Void::Base));
+    assert_eq!(machine, before);
+    let next = machine.apply(8, 1, &tick(1, 6, 100, &[(0, 21), (1, 11)]));
+    let Effect::Ticked(accepted) = next else {
+        panic!("{next:?}")
+    };
+    let first = AcceptedMove {
+        lane: 0,
+        from: 20,
+        to: 21,
+        fingerprint: 7,
+    };
+    let second = AcceptedMove {
+        lane: 1,
+        from: 10,
+        to: 11,
+        fingerprint: 7,
+    };
+    assert_eq!(accepted[0].moves, [first, second]);
+}
+
+#[test]
+fn an_entry_of_a_deposed_leader_is_void() {
+    let mut machine = feed_of_two();
+    let effect = machine.apply(6, 2, &tick(1, 5, 100, &[(0, 20)]));
+    assert_eq!(effect, Effect::Void(Void::Term));
+}
+
+#[test]
+fn one_tick_that_does_not_fit_voids_its_whole_entry() {
+    let mut machine = feed_of_two();
+    let good = FeedTick {
+        feed: FeedId(5),
+        base: 5,
+        agreed_ms: 1,
+        moves: vec![LaneMove {
+            lane: 0,
+            cut: 11,
+            fingerprint: 1,
+        }],
+        at_end: vec![],
+    };
+    let bad = FeedTick {
+        feed: FeedId(9),
+        ..good.clone()
+    };
+    let before = machine.clone();
+    let entry = Command::Ticks(Ticks {
+        term: 1,
+        feeds: vec![good, bad],
+    });
+    assert_eq!(machine.apply(6, 1, &entry), Effect::Void(Void::Name));
+    assert_eq!(machine, before);
+}
+
+#[test]
+fn neither_time_nor_a_cut_goes_back() {
+    let mut machine = feed_of_two();
+    machine.apply(6, 1, &tick(1, 5, 100, &[(0, 20)]));
+    let earlier = machine.apply(7, 1, &tick(1, 6, 99, &[]));
+    assert_eq!(earlier, Effect::Void(Void::Backwards));
+    let behind = machine.apply(8, 1, &tick(1, 6, 100, &[(0, 20)]));
+    assert_eq!(behind, Effect::Void(Void::Backwards));
+    let twice = machine.apply(9, 1, &tick(1, 6, 100, &[(0, 21), (0, 22)]));
+    assert_eq!(twice, Effect::Void(Void::Backwards));
+}
+
+#[test]
+fn a_feed_that_has_ticked_takes_no_pipeline_and_a_name_is_taken_once() {
+    let mut machine = feed_of_two();
+    let create = |name: &str| {
+        Command::CreatePipeline(CreatePipeline {
+            term: 1,
+            feed: FeedId(5),
+            name: name.to_owned(),
+            sink: "builtin".to_owned(),
+            definition: String::new(),
+        })
+    };
+    let first = machine.apply(6, 1, &create("a"));
+    assert_eq!(first, Effect::PipelineCreated { incarnation: 6 });
+    assert_eq!(machine.apply(7, 1, &create("a")), Effect::Void(Void::Name));
+    machine.apply(8, 1, &tick(1, 5, 100, &[]));
+    assert_eq!(machine.apply(9, 1, &create("b")), Effect::Void(Void::Name));
+}
+
+#[test]
+fn the_frontier_only_grows() {
+    let mut machine = feed_of_two();
+    let create = CreatePipeline {
+        term: 1,
+        feed: FeedId(5),
+        name: "a".to_owned(),
+        sink: "builtin".to_owned(),
+        definition: String::new(),
+    };
+    machine.apply(6, 1, &Command::CreatePipeline(create));
+    let key = StreamKey {
+        incarnation: 6,
+        stream: Stream::Rows,
+    };
+    let to = |next| {
+        Command::Frontier(FrontierMoves {
+            term: 1,
+            next: vec![(key, next)],
+        })
+    };
+    machine.apply(7, 1, &to(12));
+    machine.apply(8, 1, &to(9));
+    assert_eq!(machine.frontier(key), 12);
+}
+
+#[test]
+fn a_new_lane_moves_the_base_so_that_a_tick_in_flight_is_void() {
+    let mut machine = feed_of_two();
+    let lane = LaneEntry {
+        source: 0,
+        name: "2".to_owned(),
+        start: 0,
+    };
+    let add = AddLanes {
+        term: 1,
+        feed: FeedId(5),
+        base: 5,
+        lanes: vec![lane],
+    };
+    let added = machine.apply(6, 1, &Command::AddLanes(add));
+    assert_eq!(
+        added,
+        Effect::LanesAdded {
+            feed: FeedId(5),
+            first: 2
+        }
+    );
+    assert_eq!(
+        machine.apply(7, 1, &tick(1, 5, 1, &[(0, 20)])),
+        Effect::Void(Void::Base)
+    );
+}
+
+#[test]
+fn commands_survive_their_encoding_and_newer_ones_are_refused() {
+    let command = tick(3, 5, -1, &[(0, 20)]);
+    let mut bytes = command.encode();
+    assert_eq!(Command::decode(&bytes).ok(), Some(command));
+    bytes[0] = 2;
+    let error = Command::decode(&bytes).err().map(|error| error.to_string());
+    let expected = "log entry has format version 2, this program reads up to 1: upgrade it";
+    assert_eq!(error.as_deref(), Some(expected));
+}
