@@ -17,7 +17,7 @@ fn all_killed_at_once_in_the_midst_of_the_log_go_on_with_the_same_rows() {
     if TestBroker::skipped() {
         return;
     }
-    run(faults::pace(8_000), faults::kill_all);
+    run(faults::pace(5_000), faults::kill_all);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn what_flowed_in_while_all_were_down_is_neither_late_nor_idle() {
         return;
     }
     let outage = usize::try_from(faults::outage().as_millis()).unwrap_or(usize::MAX);
-    run(faults::pace(outage * 2), faults::all_down);
+    run(faults::pace(outage + 4_000), faults::all_down);
 }
 
 #[test]
@@ -34,5 +34,5 @@ fn a_frozen_leader_that_wakes_adds_nothing_twice() {
     if TestBroker::skipped() {
         return;
     }
-    run(faults::pace(10_000), faults::freeze_leader);
+    run(faults::pace(8_000), faults::freeze_leader);
 }

@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    fn problem(published: &[Committed]) -> String {
+    fn problem(published: &[&Committed]) -> String {
         let stream = Stream {
             pipeline: "p",
             rows: vec!["a".to_owned(), "b".to_owned()],
@@ -149,27 +149,23 @@ mod tests {
         let mut other = row("0", "x", "d");
         other.headers[0].1 = "other".to_owned();
         let mut all = vec![other];
-        all.extend_from_slice(published);
+        all.extend(published.iter().copied().cloned());
         compare_stream(&stream, &all).map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     #[test]
     fn a_row_that_is_missing_doubled_moved_or_altered_is_found() {
         let (a, b) = (row("0", "a", "d1"), row("1", "b", "d2"));
-        assert_eq!(problem(&[a.clone(), b.clone()]), "");
-        assert_eq!(problem(&[a.clone()]), "1 rows of 2");
-        assert_eq!(problem(&[b.clone()]), "offset 0: row 1 where row 0 is due");
-        let twice = [a.clone(), a.clone(), b.clone()];
-        assert_eq!(problem(&twice), "offset 0: row 0 where row 1 is due");
-        assert_eq!(
-            problem(&[b.clone(), a.clone()]),
-            "offset 0: row 1 where row 0 is due"
-        );
-        let altered = problem(&[a.clone(), row("1", "c", "d2")]);
+        assert_eq!(problem(&[&a, &b]), "");
+        assert_eq!(problem(&[&a]), "1 rows of 2");
+        assert_eq!(problem(&[&b]), "offset 0: row 1 where row 0 is due");
+        assert_eq!(problem(&[&a, &a, &b]), "offset 0: row 0 where row 1 is due");
+        assert_eq!(problem(&[&b, &a]), "offset 0: row 1 where row 0 is due");
+        let altered = problem(&[&a, &row("1", "c", "d2")]);
         assert_eq!(altered, "row 1 is c\nexpected is Some(\"b\")");
-        let more = problem(&[a.clone(), b, row("2", "c", "d3")]);
+        let more = problem(&[&a, &b, &row("2", "c", "d3")]);
         assert_eq!(more, "row 2 is c\nexpected is None");
-        let digest = problem(&[a, row("1", "b", "d9")]);
+        let digest = problem(&[&a, &row("1", "b", "d9")]);
         assert_eq!(digest, "the last row has digest Some(\"d9\"), eval's is d2");
     }
 }
