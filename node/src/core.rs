@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
@@ -23,6 +23,8 @@ pub struct Core {
     pub results: ResultsLog,
     pub counters: Counters,
     pub reported: Reported,
+    /// Why a pipeline of the config cannot be created at the moment; only the leader tries, so only it knows.
+    pub waiting: Mutex<Option<String>>,
     stopping: AtomicBool,
     agreed: RwLock<Agreed>,
     /// The last entry of the log that this node has read.
@@ -82,6 +84,7 @@ impl Core {
             results,
             counters: Counters::default(),
             reported: Reported::default(),
+            waiting: Mutex::default(),
             stopping: AtomicBool::new(false),
             agreed: RwLock::default(),
             applied: watch::Sender::new(Position::default()),

@@ -11,8 +11,8 @@ pub use metrics::{Counter, Gauge, Metrics};
 
 /// The environment variable that sets the log level where the command line does not.
 pub const LOG_VARIABLE: &str = "UNISONO_LOG";
-/// Raft tells every heartbeat at `info`: only what it warns of is for people.
-const DEFAULT_FILTER: &str = "info,openraft=warn";
+/// Raft warns of every peer that does not answer, again and again: what it means for people, the program says itself.
+const DEFAULT_FILTER: &str = "info,openraft=error";
 
 /// Why logging could not be set up.
 #[derive(Debug, thiserror::Error)]

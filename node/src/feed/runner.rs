@@ -32,6 +32,8 @@ enum Halt {
     Asked,
     /// For the operator.
     Fault(String),
+    /// The process ends with this reason, which is told at its end.
+    Fatal(String),
 }
 
 impl Runner {
@@ -46,7 +48,14 @@ impl Runner {
                 Message::Tick(tick) => match self.tick(&tick) {
                     Ok(()) => {}
                     Err(Halt::Asked) => return,
-                    Err(Halt::Fault(reason)) => return self.stand_still(reason, messages),
+                    Err(Halt::Fault(reason)) => {
+                        tracing::error!(feed = self.id.0, reason, "feed stopped");
+                        return self.stand_still(reason, messages);
+                    }
+                    Err(Halt::Fatal(reason)) => {
+                        (self.hooks.fatal)(reason.clone());
+                        return self.stand_still(reason, messages);
+                    }
                 },
                 Message::Checkpoint(reply) => {
                     match self.checkpoint() {
@@ -62,7 +71,6 @@ impl Runner {
     /// A stopped feed takes nothing in and gives no checkpoint: its state stays that of its last good tick, and the log
     /// is kept from there on. Other feeds go on.
     fn stand_still(&self, reason: String, messages: &Receiver<Message>) {
-        tracing::error!(feed = self.id.0, reason, "feed stopped");
         lock(&self.shared.status).stopped = Some(reason);
         while messages.recv().is_ok() {}
     }
@@ -91,7 +99,7 @@ impl Runner {
         for output in &outputs {
             self.results
                 .append(output)
-                .map_err(|error| self.judge(&error))?;
+                .map_err(|error| Self::judge(&error))?;
         }
         self.update_status();
         self.shared.ticks.fetch_add(1, Ordering::Relaxed);
@@ -101,12 +109,12 @@ impl Runner {
         Ok(())
     }
 
-    fn judge(&self, error: &ResultsError) -> Halt {
-        if let ResultsError::Io { .. } = error {
+    fn judge(error: &ResultsError) -> Halt {
+        match error {
             // A full disk: nothing can be kept any more, but all of it comes back from the log after a restart.
-            (self.hooks.fatal)(error.to_string());
+            ResultsError::Io { .. } => Halt::Fatal(error.to_string()),
+            _ => Halt::Fault(error.to_string()),
         }
-        Halt::Fault(error.to_string())
     }
 
     fn take(

@@ -1,5 +1,6 @@
 //! Creating what the config names and the agreed log does not know yet: feeds, then their pipelines.
 
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use unisono_replication::command::{
@@ -18,8 +19,6 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Creation {
     tried: Option<Instant>,
-    /// The last reason, so that it is said once.
-    reason: Option<String>,
     /// Everything was there at this index of the log.
     complete: bool,
 }
@@ -43,7 +42,7 @@ impl Creation {
         let lanes = tokio::task::spawn_blocking(move || lanes(&sources)).await;
         match lanes.unwrap_or_else(|error| Err(SourceError::Unavailable(error.to_string()))) {
             Ok(lanes) => {
-                self.reason = None;
+                set_waiting(core, None);
                 let term = authority.term;
                 Some(Command::CreateFeed(CreateFeed {
                     term,
@@ -53,19 +52,22 @@ impl Creation {
             }
             Err(error) => {
                 self.tried = Some(Instant::now());
-                let reason = error.to_string();
-                if self.reason.as_ref() != Some(&reason) {
-                    tracing::error!(
-                        pipeline = pipeline.name,
-                        reason,
-                        "pipeline cannot start yet"
-                    );
-                    self.reason = Some(reason);
+                let (reason, pipeline) = (error.to_string(), &pipeline.name);
+                if set_waiting(core, Some(reason.clone())) {
+                    tracing::warn!(pipeline, reason, "pipeline cannot start yet; trying again");
                 }
                 None
             }
         }
     }
+}
+
+/// Keeps the reason for those who ask; says whether it is a new one.
+fn set_waiting(core: &Core, reason: Option<String>) -> bool {
+    let mut waiting = core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_new = *waiting != reason;
+    *waiting = reason;
+    is_new
 }
 
 /// A pipeline that the config has and the log has not, and the feed that it can join; one that can join comes first, for

@@ -131,6 +131,9 @@ fn io_advice(source: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "give the node's user read and write access, then restart"
         }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "set data_dir in the node's config to a directory that it can make and write"
+        }
         io::ErrorKind::ReadOnlyFilesystem => "mount the file system writable, then restart",
         _ => "check the disk and its free space, then restart",
     }

@@ -1,6 +1,7 @@
 //! The cluster as this node sees it.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use unisono_api::dto::{
     CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, Readiness, Role,
@@ -50,14 +51,7 @@ pub(super) fn readiness(core: &Core) -> Readiness {
     if view.leader.is_none() {
         reasons.push("no leader is known".to_owned());
     }
-    for pipeline in &core.config.pipelines {
-        if agreed.machine.pipeline_named(&pipeline.name).is_none() {
-            reasons.push(format!(
-                "pipeline {} has not been created yet",
-                pipeline.name
-            ));
-        }
-    }
+    reasons.extend(not_created(core, &agreed, &view));
     for feed in feeds(&agreed) {
         if let FeedState::Stopped { error } = feed.state {
             reasons.push(format!("feed {} is stopped: {error}", feed.name));
@@ -69,11 +63,34 @@ pub(super) fn readiness(core: &Core) -> Readiness {
                 .iter()
                 .filter_map(|fetcher| fetcher.state().trouble),
         );
+        // A lane that cannot be read on stops its feed only when a tick wants more of it.
+        let faults = feed.lanes().into_iter().filter_map(|lane| lane.fault());
+        for fault in faults {
+            if !reasons.iter().any(|reason| reason.contains(&fault)) {
+                reasons.push(fault);
+            }
+        }
     }
     Readiness {
         ready: reasons.is_empty(),
         reasons,
     }
+}
+
+/// Which pipelines of the config the cluster does not have yet, and why, if this node is the one that tries.
+fn not_created(core: &Core, agreed: &Agreed, view: &View) -> Vec<String> {
+    let waiting = core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let why = match (&*waiting, view.leader) {
+        (Some(reason), _) if view.is_leader() => format!(": {reason}"),
+        (_, Some(leader)) if !view.is_leader() => format!(": node {leader}, which leads, says why"),
+        _ => String::new(),
+    };
+    let pipelines = core.config.pipelines.iter();
+    let missing =
+        pipelines.filter(|pipeline| agreed.machine.pipeline_named(&pipeline.name).is_none());
+    missing
+        .map(|pipeline| format!("pipeline {} has not been created yet{why}", pipeline.name))
+        .collect()
 }
 
 fn own_role(view: &View) -> Role {

@@ -8,7 +8,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
-/// The events of one client. A broker that goes away and comes back is logged once each.
+/// The events of one client. A broker that goes away and comes back is logged once each, for debugging.
 pub(crate) struct ClientEvents {
     topic: String,
     served: AtomicU64,
@@ -54,7 +54,7 @@ impl ClientEvents {
         if self.unreachable.load(Ordering::Relaxed)
             && self.unreachable.swap(false, Ordering::Relaxed)
         {
-            tracing::info!(topic = self.topic, "kafka broker is back");
+            tracing::debug!(topic = self.topic, "kafka broker is back");
         }
     }
 }
@@ -86,7 +86,8 @@ impl ClientContext for ClientEvents {
             }
             Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve) => {
                 if !self.unreachable.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(topic = self.topic, reason, "kafka broker does not answer");
+                    // Whoever asks the broker tells the user, with what to do.
+                    tracing::debug!(topic = self.topic, reason, "kafka broker does not answer");
                 }
             }
             _ => tracing::debug!(topic = self.topic, reason, "kafka client error"),

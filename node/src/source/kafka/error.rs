@@ -35,7 +35,8 @@ pub enum KafkaSourceError {
     /// The broker does not have the offset (any more): gone by retention, or the log was cut. Stop the feed.
     #[error(
         "kafka source {topic}: partition {partition} has no offset {offset}: it is gone by \
-         retention, or the log was cut or made again; nothing was skipped"
+         retention, or the log was cut or made again; nothing was skipped: restore the log, or give what there is \
+         now as a new source to new pipelines"
     )]
     OffsetOutOfRange {
         topic: String,
@@ -45,7 +46,7 @@ pub enum KafkaSourceError {
     /// The log ends before a position that was read already. Stop the feed.
     #[error(
         "kafka source {topic}: partition {partition} ends at {end}, but was read up to {position}: \
-         it was cut or made again"
+         it was cut or made again; restore it, or give what there is now as a new source to new pipelines"
     )]
     Truncated {
         topic: String,
@@ -54,7 +55,10 @@ pub enum KafkaSourceError {
         end: i64,
     },
     /// Another topic has the name now; what it holds at an offset is not what was there. Stop the feed.
-    #[error("kafka source {topic}: the topic was deleted and made again ({change})")]
+    #[error(
+        "kafka source {topic}: the topic was deleted and made again ({change}); nothing of the new one was \
+         taken in: give it as a new source to new pipelines"
+    )]
     TopicRecreated { topic: String, change: String },
     /// Nothing more will come from this lane. Stop the feed.
     #[error("kafka source {topic}: partition {partition} at offset {offset}: {reason}")]
@@ -142,9 +146,24 @@ impl Place<'_> {
             Some(KafkaSourceError::Fatal { .. }) | None => KafkaSourceError::Unreachable {
                 topic: self.topic.to_owned(),
                 brokers: self.brokers.to_owned(),
-                reason: error.to_string(),
+                reason: why_unreachable(error),
             },
             Some(judged) => judged,
         }
+    }
+}
+
+/// One text for all that only says that nobody answers: which of these comes up changes from try to try, and a new text
+/// would be told as news.
+fn why_unreachable(error: &KafkaError) -> String {
+    match error.rdkafka_error_code() {
+        Some(
+            Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::OperationTimedOut
+            | Code::RequestTimedOut,
+        ) => "no connection".to_owned(),
+        Some(code) => code.to_string(),
+        None => error.to_string(),
     }
 }
