@@ -52,6 +52,21 @@ pub enum StartError {
         /// What the system says.
         cause: io::Error,
     },
+    /// The entries between the newest whole checkpoint and the log's first entry are gone: there is nothing to go on from.
+    #[error(
+        "the newest whole checkpoint stands at entry {checkpoint}, but {} begins after entry {purged}: a newer \
+         checkpoint is damaged or gone; if the other replicas run, move the data directory away and start again: \
+         it rejoins as a new learner",
+        .path.display()
+    )]
+    Hole {
+        /// The database.
+        path: PathBuf,
+        /// Where the checkpoint stands, 0 without one.
+        checkpoint: u64,
+        /// The last entry that was purged.
+        purged: u64,
+    },
     /// The checkpoint or the log cannot be loaded.
     #[error("raft did not start: {0}")]
     Raft(String),

@@ -1,7 +1,7 @@
 //! Replicas that come back with less than they had: a wiped disk, a log that was purged, a damaged file, a restart by plan.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -126,10 +126,16 @@ async fn lead(stage: &mut Stage, number: u16) -> Result<()> {
     }
 }
 
+/// A replica whose log is purged beyond the last checkpoint that is whole has nothing to go on from: its disk is wiped.
 async fn wiped(stage: &mut Stage) -> Result<()> {
     keep_little_of_the_log(stage).await?;
-    let wiped = kill_a_follower(stage).await?;
-    wait_for_two_checkpoints(stage).await?;
+    let wiped = damage_newest_checkpoint(stage).await?;
+    let config = folder(stage)?.join(format!("unisono-{wiped}.toml"));
+    let said = refused(&config).await?;
+    let both = said.contains("the newest whole checkpoint stands at entry")
+        && said.contains("move the data directory away and start again");
+    ensure!(both, "{said}");
+    // As the message says.
     std::fs::remove_dir_all(data_dir(stage, wiped)?)?;
     let before = logged(stage, wiped, INSTALLS)?;
     stage.cluster.restart(wiped)?;
@@ -186,7 +192,8 @@ fn a_leader_stopped_by_plan_again_and_again_leaves_no_trace() {
     drill().run(restarts_of_the_leader);
 }
 
-async fn damaged_checkpoint(stage: &mut Stage) -> Result<()> {
+/// Kills a follower and flips a bit in its newest checkpoint.
+async fn damage_newest_checkpoint(stage: &mut Stage) -> Result<u16> {
     wait_for_two_checkpoints(stage).await?;
     let follower = kill_a_follower(stage).await?;
     let files = checkpoints(stage, follower)?;
@@ -195,16 +202,16 @@ async fn damaged_checkpoint(stage: &mut Stage) -> Result<()> {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&files[1], bytes)?;
+    Ok(follower)
+}
+
+async fn damaged_checkpoint(stage: &mut Stage) -> Result<()> {
+    let follower = damage_newest_checkpoint(stage).await?;
     stage.cluster.restart(follower)?;
     stage.cluster.wait_ready().await?;
     stage.digests_agree().await?;
-    ensure!(
-        logged(
-            stage,
-            follower,
-            "checkpoint not used; trying the one before"
-        )? > 0
-    );
+    let refused = "checkpoint not used; trying the one before";
+    ensure!(logged(stage, follower, refused)? > 0);
     ensure!(
         logged(stage, follower, INSTALLS)? == 0,
         "its own log was enough"
@@ -218,7 +225,7 @@ fn a_flipped_bit_in_the_newest_checkpoint_costs_a_longer_replay_and_nothing_else
 }
 
 /// Runs a replica that should end by itself; what it said.
-async fn refused(config: &Path) -> Result<(Output, String)> {
+async fn refused(config: &Path) -> Result<String> {
     let mut command = Command::new(unisono_binary());
     command.arg("serve").arg("--config").arg(config);
     command.args(["--parent-pid", &std::process::id().to_string()]);
@@ -231,7 +238,7 @@ async fn refused(config: &Path) -> Result<(Output, String)> {
         !output.status.success() && !said.contains("panicked"),
         "{said}"
     );
-    Ok((output, said))
+    Ok(said)
 }
 
 async fn wrong_data(stage: &mut Stage) -> Result<()> {
@@ -248,7 +255,7 @@ async fn wrong_data(stage: &mut Stage) -> Result<()> {
     let own_dir = data_dir(stage, one)?;
     let swapped = text.replace(&own_dir.display().to_string(), &copy.display().to_string());
     std::fs::write(&mistaken, swapped)?;
-    let (_, said) = refused(&mistaken).await?;
+    let said = refused(&mistaken).await?;
     let belongs = format!("belongs to replica {other}, but the configuration says {one}");
     ensure!(said.contains(&belongs), "{said}");
 
@@ -257,13 +264,13 @@ async fn wrong_data(stage: &mut Stage) -> Result<()> {
     let mut bytes = whole.clone();
     bytes.iter_mut().take(320).for_each(|byte| *byte ^= 0x55);
     std::fs::write(&raft, &bytes)?;
-    let (_, said) = refused(&own_config).await?;
+    let said = refused(&own_config).await?;
     ensure!(
         said.contains("raft.redb is damaged") && said.contains("rejoins as a new learner"),
         "{said}"
     );
     std::fs::write(&raft, &whole[..whole.len() / 3])?;
-    let (_, said) = refused(&own_config).await?;
+    let said = refused(&own_config).await?;
     ensure!(said.contains("raft.redb is damaged"), "{said}");
 
     // As the message says.

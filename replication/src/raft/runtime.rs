@@ -66,6 +66,16 @@ impl Inner {
             .map(|stored| decode_raft_state(&stored.raft))
             .transpose();
         let checkpoint = checkpoint.map_err(|error| StartError::Raft(error.to_string()))?;
+        let stands_at = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
+        let stands_at = index_of(stands_at.as_ref());
+        if let Some(purged) = log.purged().filter(|&purged| purged > stands_at) {
+            log.close();
+            return Err(StartError::Hole {
+                path: config.dir.join("raft.redb"),
+                checkpoint: stands_at,
+                purged,
+            });
+        }
         let mark = Arc::new(Mark::new(checkpoint));
         let machine = StateMachine {
             mark: Arc::clone(&mark),
