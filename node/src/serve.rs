@@ -191,6 +191,7 @@ fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Res
     runtime.spawn(checkpoints(Arc::clone(core)));
     runtime.spawn(crate::backfill::run(Arc::clone(core)));
     runtime.spawn(crate::status::tell(Arc::clone(core)));
+    runtime.spawn(tell_leaders(Arc::clone(core)));
     let mut failed = core.replica.fatal();
     let watched = Arc::clone(core);
     runtime.spawn(async move {
@@ -209,6 +210,27 @@ fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Res
         }
     });
     Ok(())
+}
+
+/// Logs who leads, once for each term.
+async fn tell_leaders(core: Arc<Core>) {
+    let mut view = core.replica.view();
+    let mut told = None;
+    loop {
+        let (term, leader) = {
+            let view = view.borrow_and_update();
+            (view.term, view.leader)
+        };
+        if let Some(leader) = leader
+            && told != Some((term, leader))
+        {
+            tracing::info!(term, leader, "elected");
+            told = Some((term, leader));
+        }
+        if view.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Makes a checkpoint every interval, each replica at a moment of its own, so that not all are busy at once.

@@ -11,8 +11,9 @@ pub use metrics::{Counter, Gauge, Metrics};
 
 /// The environment variable that sets the log level where the command line does not.
 pub const LOG_VARIABLE: &str = "UNISONO_LOG";
-/// Raft warns of every peer that does not answer, again and again: what it means for people, the program says itself.
-const DEFAULT_FILTER: &str = "info,openraft=error";
+/// Raft's library warns of every peer that does not answer, again and again, and calls its own shutdown an error. What
+/// people must know, the program says itself: who leads, and why it cannot go on.
+const DEFAULT_FILTER: &str = "info,openraft=off";
 
 /// Why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
