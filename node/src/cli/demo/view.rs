@@ -14,29 +14,42 @@ use super::curve::{SPAN_SECONDS, points};
 
 const REPLICAS_WIDTH: u16 = 34;
 const LOWER_HEIGHT: u16 = 7;
+/// A terminal with less has no room for the rows beside the curve: 80x24 is one.
+const ROOMY: (u16, u16) = (110, 30);
 
 /// Draws one moment; `ending`: the user asked for the end.
 pub(super) fn draw(frame: &mut Frame<'_>, progress: &Progress, ending: bool) {
+    let size = frame.area();
+    let roomy = size.width >= ROOMY.0 && size.height >= ROOMY.1;
+    let lowest = if roomy { 8 } else { 5 };
     let rows = [
         Constraint::Length(1),
         Constraint::Min(8),
         Constraint::Length(LOWER_HEIGHT),
-        Constraint::Length(8),
+        Constraint::Length(lowest),
         Constraint::Length(1),
     ];
-    let [title, chart, middle, last_rows, footer] = Layout::vertical(rows).areas(frame.area());
-    let columns = [
-        Constraint::Length(REPLICAS_WIDTH),
-        Constraint::Length(36),
-        Constraint::Min(20),
-    ];
-    let [replicas, numbers, events] = Layout::horizontal(columns).areas(middle);
+    let [title, chart, middle, lowest, footer] = Layout::vertical(rows).areas(size);
     frame.render_widget(title_line(progress), title);
     draw_curve(frame, progress, chart);
-    frame.render_widget(replica_panel(progress), replicas);
-    frame.render_widget(number_panel(progress), numbers);
-    frame.render_widget(event_panel(progress, events.height), events);
-    frame.render_widget(row_panel(progress, last_rows.height), last_rows);
+    if roomy {
+        let columns = [
+            Constraint::Length(REPLICAS_WIDTH),
+            Constraint::Length(36),
+            Constraint::Min(20),
+        ];
+        let [replicas, numbers, events] = Layout::horizontal(columns).areas(middle);
+        frame.render_widget(replica_panel(progress), replicas);
+        frame.render_widget(number_panel(progress), numbers);
+        frame.render_widget(event_panel(progress, events.height), events);
+        frame.render_widget(row_panel(progress, lowest.height), lowest);
+    } else {
+        let columns = [Constraint::Length(REPLICAS_WIDTH), Constraint::Min(20)];
+        let [replicas, numbers] = Layout::horizontal(columns).areas(middle);
+        frame.render_widget(replica_panel(progress), replicas);
+        frame.render_widget(number_panel(progress), numbers);
+        frame.render_widget(event_panel(progress, lowest.height), lowest);
+    }
     let help = if ending {
         "q again breaks off without a verdict"
     } else {
@@ -56,7 +69,9 @@ fn title_line(progress: &Progress) -> Line<'static> {
 
 fn draw_curve(frame: &mut Frame<'_>, progress: &Progress, area: Rect) {
     let curve = points(&progress.picture.curve, progress.now_ms);
-    let highest = curve.iter().map(|point| point.1).fold(1.0, f64::max) * 1.15;
+    let highest = curve.iter().map(|point| point.1).fold(1.0, f64::max);
+    // Some room above, and a round number that does not change with every row.
+    let highest = (highest * 1.1 / 50.0).ceil() * 50.0;
     let kill_marks = kill_marks(progress, highest);
     let line = Dataset::default()
         .marker(Marker::Braille)
@@ -236,6 +251,21 @@ mod tests {
         }
         assert!(screen.contains("0 gaps  0 duplicates  0 wrong"));
         assert!(screen.contains("7  up to 01:02:04.000  Lima           2 orders  revenue 0.3"));
+    }
+
+    #[test]
+    fn an_80x24_terminal_shows_the_curve_and_whole_words() {
+        let screen = screen(&progress(), 80, 24);
+        for text in [
+            "replica 1  killed",
+            "0 gaps  0 duplicates  0 wrong",
+            "what happens",
+        ] {
+            assert!(screen.contains(text), "{text} is missing in\n{screen}");
+        }
+        // The mark of a kill stands on each line but those that the curve crosses.
+        let plotted = screen.lines().filter(|line| line.contains('•')).count();
+        assert!(plotted >= 5, "the curve has {plotted} lines in\n{screen}");
     }
 
     #[test]
