@@ -190,7 +190,7 @@ impl LaneBuffer {
             .chunks
             .iter()
             .filter_map(|chunk| chunk.last_up_to(to))
-            .last();
+            .next_back();
         if last.is_none_or(|last| last.next != to || last.fingerprint != fingerprint) {
             return Err(TakeError::OtherRecords { from, to });
         }
