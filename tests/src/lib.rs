@@ -5,6 +5,7 @@ pub mod drill;
 pub mod events;
 pub mod kafka;
 pub mod reference;
+pub mod serve;
 
 mod binary;
 

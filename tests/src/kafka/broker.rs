@@ -44,14 +44,7 @@ impl TestBroker {
     pub fn start() -> Result<Self> {
         let mut tries = 3;
         loop {
-            let dir = tempfile::Builder::new()
-                .prefix("unisono-kafka-")
-                .tempdir()
-                .context("could not make a folder for the test broker")?;
-            let broker = Self {
-                dir,
-                port: free_port()?,
-            };
+            let broker = Self::not_started()?;
             tries -= 1;
             match broker.start_again() {
                 Ok(()) => return Ok(broker),
@@ -60,6 +53,19 @@ impl TestBroker {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// A broker's folder and address, where nothing answers before [`Self::start_again`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn not_started() -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("unisono-kafka-")
+            .tempdir()
+            .context("could not make a folder for the test broker")?;
+        let port = free_port()?;
+        Ok(Self { dir, port })
     }
 
     /// Starts the broker after [`Self::kill`], with its old data, at its old address.

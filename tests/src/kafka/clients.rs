@@ -135,7 +135,12 @@ impl TestBroker {
         partition: i32,
         payloads: &[P],
     ) -> Result<()> {
-        let producer: BaseProducer = self.config().set("linger.ms", "5").create()?;
+        let mut config = self.config();
+        // Records larger than the client allows by default are for the broker to judge.
+        config
+            .set("linger.ms", "5")
+            .set("message.max.bytes", "8000000");
+        let producer: BaseProducer = config.create()?;
         send(&producer, topic, partition, payloads)
     }
 
