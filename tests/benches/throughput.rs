@@ -15,8 +15,8 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Message, Offset, TopicPartitionList};
-use unisono_tests::unisono_binary;
 use unisono_tests::kafka::TestBroker;
+use unisono_tests::unisono_binary;
 
 const PARTITIONS: i32 = 3;
 const EVENT_BYTES: usize = 238;

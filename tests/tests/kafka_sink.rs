@@ -245,15 +245,16 @@ fn after_an_unknown_outcome_the_frontier_tells() {
         let (confirmed, error) = std::thread::scope(|scope| {
             scope.spawn(move || {
                 told.recv().unwrap();
-                // Each time in the middle of other steps of a transaction.
+                // Each time in the middle of other steps of a transaction. Frozen, not killed: a broker alone that dies between a
+                // commit and its markers leaves the transaction open for ever (seen with Kafka 4.4).
                 std::thread::sleep(Duration::from_millis(7 * round));
-                broker.kill().unwrap();
+                broker.freeze().unwrap();
             });
             publish_until_it_fails(&mut sink, next, &some_published)
         });
-        println!("the broker died after {confirmed} rows: {error}");
-        assert!(confirmed > next, "killed before anything was published");
-        broker.start_again().unwrap();
+        println!("the broker froze after {confirmed} rows: {error}");
+        assert!(confirmed > next, "frozen before anything was published");
+        broker.thaw().unwrap();
         next = reacquire(&mut sink).next(ROWS);
         assert!(
             next == confirmed || next == confirmed + 5,

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 const MOST_LINES: usize = 500;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 /// All files below `dir` with this extension, but those of build output.
@@ -27,21 +30,32 @@ fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 fn relative(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap().to_string_lossy().into_owned()
+    path.strip_prefix(root())
+        .unwrap()
+        .to_string_lossy()
+        .into_owned()
 }
 
 #[test]
 fn no_source_file_is_longer_than_its_bound() {
     for file in files(&root(), "rs") {
         let lines = fs::read_to_string(&file).unwrap().lines().count();
-        assert!(lines <= MOST_LINES, "{} has {lines} lines: split it", relative(&file));
+        assert!(
+            lines <= MOST_LINES,
+            "{} has {lines} lines: split it",
+            relative(&file)
+        );
     }
 }
 
 #[test]
 fn no_module_file_is_called_mod() {
     for file in files(&root(), "rs") {
-        assert!(!file.ends_with("mod.rs"), "{}: use foo.rs and foo/", relative(&file));
+        assert!(
+            !file.ends_with("mod.rs"),
+            "{}: use foo.rs and foo/",
+            relative(&file)
+        );
     }
 }
 
@@ -57,7 +71,10 @@ fn named_only_under(library: &str, places: &[&str]) {
             let code = line.split("//").next().unwrap_or_default();
             code.contains(&format!("{library}::"))
         });
-        assert!(!used, "{path} names {library}, which belongs under {places:?}");
+        assert!(
+            !used,
+            "{path} names {library}, which belongs under {places:?}"
+        );
     }
 }
 
@@ -68,8 +85,13 @@ fn openraft_is_named_only_in_the_raft_module() {
 
 #[test]
 fn rdkafka_is_named_only_in_the_kafka_modules() {
-    let places =
-        ["node/src/source/kafka", "node/src/sink/kafka", "node/benches/", "chaos/", "tests/"];
+    let places = [
+        "node/src/source/kafka",
+        "node/src/sink/kafka",
+        "node/benches/",
+        "chaos/",
+        "tests/",
+    ];
     named_only_under("rdkafka", &places);
 }
 
@@ -85,15 +107,29 @@ fn crates_depend_one_way() {
         ("replication", &["unisono-engine"]),
         ("api", &["unisono-engine"]),
         ("chaos", &[]),
-        ("node", &["unisono-engine", "unisono-replication", "unisono-api", "unisono-chaos"]),
+        (
+            "node",
+            &[
+                "unisono-engine",
+                "unisono-replication",
+                "unisono-api",
+                "unisono-chaos",
+            ],
+        ),
     ];
     for (krate, allowed) in allowed {
         let manifest = fs::read_to_string(root().join(krate).join("Cargo.toml")).unwrap();
         let (_, dependencies) = manifest.split_once("[dependencies]").unwrap();
-        for line in dependencies.lines().take_while(|line| !line.starts_with('[')) {
+        for line in dependencies
+            .lines()
+            .take_while(|line| !line.starts_with('['))
+        {
             let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
             let ours = name.starts_with("unisono");
-            assert!(!ours || allowed.contains(&name), "{krate} must not depend on {name}");
+            assert!(
+                !ours || allowed.contains(&name),
+                "{krate} must not depend on {name}"
+            );
         }
     }
 }

@@ -173,7 +173,8 @@ impl FrontierReader<'_> {
             if self.remaining().is_zero() {
                 return Err(ReadError::Unavailable(format!(
                     "frontier topic {}: its end was not reached in time; the broker is slow or \
-                     down, or a transaction is open there",
+                     down, or a transaction was left open there (kafka-transactions find-hanging \
+                     names it)",
                     self.topic
                 )));
             }
