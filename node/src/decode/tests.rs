@@ -149,29 +149,3 @@ fn the_depth_of_unused_parts_exhausts_no_stack() {
     );
     assert_eq!(state, RecordState::NotJson);
 }
-
-/// Prints the time per record: `cargo test -p unisono --release decode::tests::speed -- --ignored
-/// --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let payload = format!(
-        r#"{{"order_id":"{}","ts":"2026-01-01T00:00:00.123Z","city":"Taipei","channel":"web","status":"paid","amount":12.50,"items":3,"user":{{"id":123456,"tier":"gold"}},"note":"{}","rejected":false}}"#,
-        "0123456789abcdef", "left at the door, ring twice please"
-    );
-    let decoder = Decoder::new(&fields(&["ts", "amount"]));
-    let start = std::time::Instant::now();
-    let rounds = 1_000_000;
-    let mut batch = decoder.new_batch();
-    for offset in 0..rounds {
-        if batch.len() == 1_000 {
-            batch = decoder.new_batch();
-        }
-        decoder.decode_into(&mut batch, offset, None, Some(payload.as_bytes()));
-    }
-    println!(
-        "{} bytes, {:?} a record",
-        payload.len(),
-        start.elapsed() / 1_000_000
-    );
-}

@@ -1,5 +1,4 @@
-//! How long publishing to Kafka takes. Not run by default, since it judges nothing; it prints:
-//! `cargo test -p unisono-tests --test kafka_speed -- --ignored --nocapture --test-threads 1`
+//! How long publishing to Kafka, taking a sink over, and reading take: `cargo bench -p unisono-tests --bench kafka`.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -57,12 +56,14 @@ fn print(what: &str, mut times: Vec<Duration>) {
     );
 }
 
-#[test]
-#[ignore = "prints figures, judges nothing"]
-fn a_transaction() {
-    let Some(broker) = TestBroker::shared() else {
-        return;
-    };
+fn main() {
+    let broker = TestBroker::start().unwrap();
+    a_transaction(&broker);
+    an_acquire(&broker);
+    reading(&broker);
+}
+
+fn a_transaction(broker: &TestBroker) {
     let mut sink = connect(broker, "speed");
     let mut next = sink.acquire().unwrap().next(ROWS);
     for (rows, pause_ms) in [(1, 0), (1, 25), (100, 0), (100, 25), (10_000, 25)] {
@@ -81,12 +82,7 @@ fn a_transaction() {
     }
 }
 
-#[test]
-#[ignore = "prints figures, judges nothing"]
-fn an_acquire() {
-    let Some(broker) = TestBroker::shared() else {
-        return;
-    };
+fn an_acquire(broker: &TestBroker) {
     let mut sink = connect(broker, "takeover");
     let mut next = sink.acquire().unwrap().next(ROWS);
     let mut fenced = 0;
@@ -124,12 +120,7 @@ fn an_acquire() {
     println!("fenced again after acquiring: {fenced} of 80");
 }
 
-#[test]
-#[ignore = "prints figures, judges nothing"]
-fn reading() {
-    let Some(broker) = TestBroker::shared() else {
-        return;
-    };
+fn reading(broker: &TestBroker) {
     broker.create_topic("reading", 1).unwrap();
     let payloads = vec!["x".repeat(238); 500_000];
     broker.produce("reading", 0, &payloads).unwrap();
