@@ -19,10 +19,15 @@ fn main() {
         fields.insert(FieldPath::parse(name).unwrap());
     }
     let decoder = Decoder::new(&fields);
-    let mut times: Vec<_> = (0..ROUNDS).map(|_| round(&decoder, payload.as_bytes())).collect();
+    let mut times: Vec<_> = (0..ROUNDS)
+        .map(|_| round(&decoder, payload.as_bytes()))
+        .collect();
     times.sort_unstable();
     let median = times[ROUNDS / 2];
-    println!("{} bytes, {median:?} a record, median of {ROUNDS} rounds", payload.len());
+    println!(
+        "{} bytes, {median:?} a record, median of {ROUNDS} rounds",
+        payload.len()
+    );
 }
 
 fn round(decoder: &Decoder, payload: &[u8]) -> std::time::Duration {

@@ -20,7 +20,8 @@ fn build() -> PathBuf {
     let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/test");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "unisono"]);
+    // Of the whole workspace, as the tests are: with other features chosen, all dependencies would be built again.
+    command.args(["build", "--quiet", "--workspace", "--bin", "unisono"]);
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
     if let Some(target) = profile.parent() {
         command.arg("--target-dir").arg(target);

@@ -225,15 +225,20 @@ PIPELINE  COMPUTED  PUBLISHED  OPEN  WATERMARK  DIGEST
 dns       17        -          0     -          0123456789ab
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_lane_whose_end_is_not_known_has_no_lag() {
         let lanes = vec![LaneInfo {
             source: "q".into(),
             lane: "0".into(),
             ..LaneInfo::default()
         }];
         let cluster = ClusterInfo {
+            node: 1,
+            term: 7,
             lanes,
-            leader: None,
-            ..cluster
+            ..ClusterInfo::default()
         };
         let text = render(
             &cluster,

@@ -106,20 +106,7 @@ fn condition(sql: &Sql, fields: &mut FieldSet) -> Result<Expr, String> {
                 Expr::Or(parts)
             })
         }
-        Sql::BinaryOp { left, op, right } => {
-            let op = compare_op(op).ok_or_else(|| {
-                refuse(
-                    sql.span(),
-                    &format!("operator {op} is not supported"),
-                    CONDITIONS,
-                )
-            })?;
-            Ok(Expr::Compare {
-                left: operand(left, fields)?,
-                op,
-                right: operand(right, fields)?,
-            })
-        }
+        Sql::BinaryOp { left, op, right } => comparison(sql, (left, op, right), fields),
         Sql::IsNull(inner) => Ok(Expr::IsNull(operand(inner, fields)?)),
         Sql::IsNotNull(inner) => Ok(not(Expr::IsNull(operand(inner, fields)?))),
         Sql::In {
@@ -127,56 +114,72 @@ fn condition(sql: &Sql, fields: &mut FieldSet) -> Result<Expr, String> {
             target: InTarget::List(list),
             negated,
             global: false,
-        } => {
-            let left = operand(expr, fields)?;
-            let equals = |right| Expr::Compare {
-                left: left.clone(),
-                op: CompareOp::Eq,
-                right,
-            };
-            let parts: Vec<Expr> = list
-                .iter()
-                .map(|item| operand(item, fields).map(equals))
-                .collect::<Result<_, _>>()?;
-            Ok(negate_if(*negated, Expr::Or(parts)))
-        }
+        } => Ok(negate_if(*negated, one_of(expr, list, fields)?)),
         Sql::Between {
             expr,
             negated,
             low,
             high,
-        } => {
-            let tested = operand(expr, fields)?;
-            let (low, high) = (operand(low, fields)?, operand(high, fields)?);
-            let parts = vec![
-                Expr::Compare {
-                    left: tested.clone(),
-                    op: CompareOp::Ge,
-                    right: low,
-                },
-                Expr::Compare {
-                    left: tested,
-                    op: CompareOp::Le,
-                    right: high,
-                },
-            ];
-            Ok(negate_if(*negated, Expr::And(parts)))
-        }
-        Sql::Identifier(_) | Sql::CompoundIdentifier(_) | Sql::Value(_) => {
-            match operand(sql, fields)? {
-                truth @ (Operand::Column(_) | Operand::Bool(_) | Operand::Null) => {
-                    Ok(Expr::Truth(truth))
-                }
-                Operand::Text(_) | Operand::Number(_) => Err(refuse(
-                    sql.span(),
-                    "a text or number alone is no condition",
-                    CONDITIONS,
-                )),
-            }
-        }
+        } => Ok(negate_if(*negated, between(expr, low, high, fields)?)),
+        Sql::Identifier(_) | Sql::CompoundIdentifier(_) | Sql::Value(_) => truth(sql, fields),
         other => Err(refuse(
             other.span(),
             &format!("{other} is not supported"),
+            CONDITIONS,
+        )),
+    }
+}
+
+fn comparison(
+    sql: &Sql,
+    (left, op, right): (&Sql, &BinaryOperator, &Sql),
+    fields: &mut FieldSet,
+) -> Result<Expr, String> {
+    let unknown = || {
+        let what = format!("operator {op} is not supported");
+        refuse(sql.span(), &what, CONDITIONS)
+    };
+    let op = compare_op(op).ok_or_else(unknown)?;
+    let (left, right) = (operand(left, fields)?, operand(right, fields)?);
+    Ok(Expr::Compare { left, op, right })
+}
+
+fn one_of(tested: &Sql, list: &[Sql], fields: &mut FieldSet) -> Result<Expr, String> {
+    let left = operand(tested, fields)?;
+    let equals = |right| Expr::Compare {
+        left: left.clone(),
+        op: CompareOp::Eq,
+        right,
+    };
+    let items = list
+        .iter()
+        .map(|item| operand(item, fields).map(equals))
+        .collect::<Result<_, _>>()?;
+    Ok(Expr::Or(items))
+}
+
+fn between(tested: &Sql, low: &Sql, high: &Sql, fields: &mut FieldSet) -> Result<Expr, String> {
+    let left = operand(tested, fields)?;
+    let mut bound = |op, sql| {
+        Ok::<_, String>(Expr::Compare {
+            left: left.clone(),
+            op,
+            right: operand(sql, fields)?,
+        })
+    };
+    Ok(Expr::And(vec![
+        bound(CompareOp::Ge, low)?,
+        bound(CompareOp::Le, high)?,
+    ]))
+}
+
+/// A field or a literal that stands alone.
+fn truth(sql: &Sql, fields: &mut FieldSet) -> Result<Expr, String> {
+    match operand(sql, fields)? {
+        truth @ (Operand::Column(_) | Operand::Bool(_) | Operand::Null) => Ok(Expr::Truth(truth)),
+        Operand::Text(_) | Operand::Number(_) => Err(refuse(
+            sql.span(),
+            "a text or number alone is no condition",
             CONDITIONS,
         )),
     }

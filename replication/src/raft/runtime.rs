@@ -1,6 +1,7 @@
 //! Raft's own threads: a runtime for messages, heartbeats and elections, and the log's writer.
 
 use std::io;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::log_store::LogStore;
 use super::members::Members;
 use super::network::{Network, ask, client};
 use super::server::{Peers, router};
-use super::types::{Payload, Raft, decode_raft_state, index_of, position};
+use super::types::{Payload, Raft, SnapshotMeta, decode_raft_state, index_of, position};
 use crate::cursor::{LogCursor, Position};
 use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
 use crate::gossip::{Gossip, ask_all};
@@ -59,93 +60,36 @@ impl Inner {
         let settings = settings(&config)?;
         let (fatal, failed) = watch::channel(None);
         let (log, writer) = LogStore::open(&config.dir, config.number, fatal.clone())?;
-        let stored = snapshots
-            .current()
-            .map_err(|error| StartError::Raft(error.to_string()))?;
-        let checkpoint = stored
-            .map(|stored| decode_raft_state(&stored.raft))
-            .transpose();
-        let checkpoint = checkpoint.map_err(|error| StartError::Raft(error.to_string()))?;
-        let stands_at = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
-        let stands_at = index_of(stands_at.as_ref());
-        if let Some(purged) = log.purged().filter(|&purged| purged > stands_at) {
-            log.close();
-            return Err(StartError::Hole {
-                path: config.dir.join("raft.redb"),
-                checkpoint: stands_at,
-                purged,
-            });
-        }
+        let checkpoint = match stored_checkpoint(&config, snapshots.as_ref(), &log) {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => {
+                log.close();
+                return Err(error);
+            }
+        };
         let mark = Arc::new(Mark::new(checkpoint));
         let machine = StateMachine {
             mark: Arc::clone(&mark),
             snapshots: Arc::clone(&snapshots),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("raft")
-            .enable_all()
-            .build()
-            .map_err(StartError::Runtime)?;
-        let client = client().map_err(StartError::Runtime)?;
-        let peers = Arc::new(config.peers);
+        let runtime = runtime()?;
         let network = Network {
-            client: client.clone(),
-            peers: Arc::clone(&peers),
+            client: client().map_err(StartError::Runtime)?,
+            peers: Arc::new(config.peers),
         };
         let gossip = Arc::new(Gossip::new(config.number, log.node_id(), !log.is_fresh()));
-        let (view_sender, view) = watch::channel(View::unknown(config.number));
-        let raft = runtime.block_on(async {
-            let made = Raft::new(
-                log.node_id(),
-                settings,
-                network.clone(),
-                log.clone(),
-                machine,
-            );
-            let raft = made
-                .await
-                .map_err(|error| StartError::Raft(error.to_string()))?;
-            let listener =
-                tokio::net::TcpListener::from_std(config.listener).map_err(StartError::Runtime)?;
-            let app = router(Peers {
-                raft: raft.clone(),
-                node_id: log.node_id(),
-                gossip: Arc::clone(&gossip),
-                snapshots: Arc::clone(&snapshots),
-                questions: Arc::new(Semaphore::new(1)),
-            });
-            let served = fatal.clone();
-            tokio::spawn(async move {
-                let app = app.into_make_service();
-                let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
-                    // An answer must not wait for more bytes to go with it; without it, it is only later.
-                    let _ = stream.set_nodelay(true);
-                });
-                if let Err(error) = axum::serve(listener, app).await {
-                    served.send_replace(Some(format!("the port for peers failed: {error}")));
-                }
-            });
-            ask_all(&gossip, &client, &peers);
-            let members = Members {
-                raft: raft.clone(),
-                number: config.number,
-                node_id: log.node_id(),
-                peers,
-                gossip: Arc::clone(&gossip),
-            };
-            tokio::spawn(members.run());
-            let watched = Arc::clone(&mark);
-            tokio::spawn(watch_metrics(
-                raft.clone(),
-                watched,
-                config.number,
-                view_sender,
-                fatal,
-            ));
-            Ok::<_, StartError>(raft)
-        })?;
-        Ok(Self {
+        let (views, view) = watch::channel(View::unknown(config.number));
+        let made = Raft::new(
+            log.node_id(),
+            settings,
+            network.clone(),
+            log.clone(),
+            machine,
+        );
+        let raft = runtime
+            .block_on(made)
+            .map_err(|error| StartError::Raft(error.to_string()))?;
+        let inner = Self {
             raft,
             log,
             mark,
@@ -154,9 +98,43 @@ impl Inner {
             view,
             fatal: failed,
             network,
-            runtime: Mutex::new(Some(runtime)),
+            runtime: Mutex::new(None),
             writer: Mutex::new(Some(writer)),
-        })
+        };
+        runtime.block_on(async { inner.spawn_tasks(config.listener, views, fatal) })?;
+        let slot = inner.runtime.lock();
+        *slot.unwrap_or_else(PoisonError::into_inner) = Some(runtime);
+        Ok(inner)
+    }
+
+    /// Starts what runs beside openraft, on the runtime that this is called on.
+    fn spawn_tasks(
+        &self,
+        listener: TcpListener,
+        views: watch::Sender<View>,
+        fatal: watch::Sender<Option<String>>,
+    ) -> Result<(), StartError> {
+        let peers = Peers {
+            raft: self.raft.clone(),
+            node_id: self.log.node_id(),
+            gossip: Arc::clone(&self.gossip),
+            snapshots: Arc::clone(&self.snapshots),
+            questions: Arc::new(Semaphore::new(1)),
+        };
+        listen(listener, peers, fatal.clone())?;
+        ask_all(&self.gossip, &self.network.client, &self.network.peers);
+        let number = self.view.borrow().number;
+        let members = Members {
+            raft: self.raft.clone(),
+            number,
+            node_id: self.log.node_id(),
+            peers: Arc::clone(&self.network.peers),
+            gossip: Arc::clone(&self.gossip),
+        };
+        tokio::spawn(members.run());
+        let (raft, mark) = (self.raft.clone(), Arc::clone(&self.mark));
+        tokio::spawn(watch_metrics(raft, mark, number, views, fatal));
+        Ok(())
     }
 
     pub(crate) async fn propose(&self, payload: Vec<u8>) -> Result<Position, ProposeError> {
@@ -255,6 +233,58 @@ impl Drop for Inner {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Raft's own threads: nothing else of the node can starve its heartbeats.
+fn runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("raft")
+        .enable_all()
+        .build()
+        .map_err(StartError::Runtime)
+}
+
+/// Where the node's last checkpoint stands; refused if the log has been purged beyond it.
+fn stored_checkpoint(
+    config: &ReplicaConfig,
+    snapshots: &dyn Snapshots,
+    log: &LogStore,
+) -> Result<Option<SnapshotMeta>, StartError> {
+    let unusable = |error: io::Error| StartError::Raft(error.to_string());
+    let stored = snapshots.current().map_err(unusable)?;
+    let checkpoint = stored.map(|stored| decode_raft_state(&stored.raft));
+    let checkpoint = checkpoint.transpose().map_err(unusable)?;
+    let stands_at = checkpoint.as_ref().and_then(|meta| meta.last_log_id);
+    let stands_at = index_of(stands_at.as_ref());
+    match log.purged().filter(|&purged| purged > stands_at) {
+        None => Ok(checkpoint),
+        Some(purged) => Err(StartError::Hole {
+            path: config.dir.join("raft.redb"),
+            checkpoint: stands_at,
+            purged,
+        }),
+    }
+}
+
+/// Serves the peers on the bound socket.
+fn listen(
+    listener: TcpListener,
+    peers: Peers,
+    fatal: watch::Sender<Option<String>>,
+) -> Result<(), StartError> {
+    let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Runtime)?;
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+        // An answer must not wait for more bytes to go with it; without it, it is only later.
+        let _ = stream.set_nodelay(true);
+    });
+    let app = router(peers).into_make_service();
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, app).await {
+            fatal.send_replace(Some(format!("the port for peers failed: {error}")));
+        }
+    });
+    Ok(())
 }
 
 fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
