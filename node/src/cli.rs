@@ -6,6 +6,7 @@ pub mod error;
 pub mod eval;
 pub mod query;
 pub mod remote;
+pub mod rows;
 pub mod serve;
 pub mod status;
 pub mod table;

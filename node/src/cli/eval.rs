@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use unisono_engine::dead_letter::MOST_PER_TICK;
 use unisono_engine::record::{RecordBatch, RecordState};
 use unisono_engine::row::{Incarnation, StreamKind, StreamOutput};
-use unisono_engine::spec::{LaneId, TimeSource};
+use unisono_engine::spec::{LaneId, PipelineSpec, TimeSource};
 use unisono_engine::{FeedEngine, PipelineStats};
 
 use super::error::CliError;
+use super::rows::{Format, RowPrinter, Stop};
+use super::table::Align;
 use crate::config::PipelineDefinition;
 use crate::decode::Decoder;
 use crate::source::files::FileChunk;
 use input::Input;
-use output::RowWriter;
 
 mod input;
-mod output;
 
 /// Bytes that are read of a lane before it is the next one's turn.
 const CHUNK: usize = 256 << 10;
@@ -40,17 +40,6 @@ pub struct EvalArgs {
     /// Writes the records that could not be used to this file.
     #[arg(long, value_name = "FILE")]
     pub dead_letters: Option<PathBuf>,
-}
-
-/// How rows are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// One JSON object a line.
-    Ndjson,
-    /// Columns for a person.
-    Table,
-    /// Comma-separated values with a header.
-    Csv,
 }
 
 /// Computes the rows of `args.files` and writes them to the standard output, a summary to the
@@ -79,14 +68,30 @@ pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
         Format::Ndjson
     };
     let out = BufWriter::new(stdout.lock());
-    let rows = RowWriter::new(out, args.format.unwrap_or(default), &definition.spec);
-    let mut run = Run::new(&definition, inputs, rows, dead_letters.transpose()?);
-    match run.read_all() {
-        Ok(()) => run.summarize(),
+    let format = args.format.unwrap_or(default);
+    let rows = RowPrinter::with_columns(out, format, columns(&definition.spec));
+    let dead_letters = dead_letters.transpose()?;
+    let done = rows.map_err(Stop::from).and_then(|rows| {
+        let mut run = Run::new(&definition, inputs, rows, dead_letters);
+        run.read_all().map(|()| run)
+    });
+    match done {
+        Ok(run) => run.summarize(),
         // Who closes the pipe has seen enough.
         Err(Stop::OutputClosed) => Ok(()),
         Err(Stop::Failed(error)) => Err(error),
     }
+}
+
+/// The columns of the rows of `spec`: a row's fields are in the definition's order.
+fn columns(spec: &PipelineSpec) -> Vec<(String, Align)> {
+    let times = ["start", "end"].map(str::to_owned);
+    let groups = spec.group_by.iter().map(|group| group.name.clone());
+    let left = times.into_iter().chain(groups);
+    let values = spec.values.iter().map(|value| value.name.clone());
+    left.map(|name| (name, Align::Left))
+        .chain(values.map(|name| (name, Align::Right)))
+        .collect()
 }
 
 /// Creates the file for dead letters, unless it is one of the inputs, which that would destroy.
@@ -107,27 +112,6 @@ fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<File>, CliError> 
         .map_err(|error| CliError::usage(format!("cannot write {shown}: {error}")))
 }
 
-/// Why an evaluation ends early.
-enum Stop {
-    OutputClosed,
-    Failed(CliError),
-}
-
-impl From<CliError> for Stop {
-    fn from(error: CliError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::OutputClosed,
-            _ => Self::Failed(CliError::failure(format!("cannot write: {error}"))),
-        }
-    }
-}
-
 struct Lane {
     id: LaneId,
     input: Input,
@@ -146,7 +130,7 @@ struct Run<W: Write> {
     engine: FeedEngine,
     decoder: Decoder,
     lanes: Vec<Lane>,
-    rows: RowWriter<W>,
+    rows: RowPrinter<W>,
     row_count: u64,
     dead_letters: Option<BufWriter<File>>,
     undecodable: u64,
@@ -157,7 +141,7 @@ impl<W: Write> Run<W> {
     fn new(
         definition: &PipelineDefinition,
         inputs: Vec<Input>,
-        rows: RowWriter<W>,
+        rows: RowPrinter<W>,
         dead_letters: Option<BufWriter<File>>,
     ) -> Self {
         let mut engine = FeedEngine::new();
@@ -246,7 +230,7 @@ impl<W: Write> Run<W> {
                     output
                         .rows
                         .iter()
-                        .try_for_each(|row| self.rows.write(row))?;
+                        .try_for_each(|row| self.rows.print(&row.json))?;
                 }
                 StreamKind::DeadLetters => {
                     let Some(file) = &mut self.dead_letters else {

@@ -1,16 +1,13 @@
 //! `unisono query`: published rows of a pipeline, from any node.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use unisono_api::MAX_LIMIT;
 use unisono_api::client::{Client, RowsRequest};
 
 use super::error::CliError;
-use super::eval::Format;
 use super::remote::{DEFAULT_URL, node_error, runtime};
-use output::RowPrinter;
-
-mod output;
+use super::rows::{Format, RowPrinter, Stop};
 
 /// Arguments of `unisono query`.
 #[derive(Clone, Debug, clap::Args)]
@@ -101,30 +98,6 @@ fn copy_rows<W: Write>(
                 rows,
                 published: page.published,
             });
-        }
-    }
-}
-
-/// Why a query ends early.
-enum Stop {
-    OutputClosed,
-    Failed(CliError),
-}
-
-impl From<CliError> for Stop {
-    fn from(error: CliError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            ErrorKind::BrokenPipe => Self::OutputClosed,
-            ErrorKind::InvalidData => {
-                Self::Failed(CliError::failure(error.to_string()).hint("use --format ndjson"))
-            }
-            _ => Self::Failed(CliError::failure(format!("cannot write rows: {error}"))),
         }
     }
 }

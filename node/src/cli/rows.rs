@@ -1,4 +1,4 @@
-//! Rows of a node as NDJSON, CSV or a table. Columns come from the first row; numbers keep their own digits.
+//! Rows as NDJSON, CSV or a table. Numbers keep their own digits.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,11 +7,22 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::cli::eval::Format;
-use crate::cli::table::{Align, Table};
+use super::error::CliError;
+use super::table::{Align, Table};
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// One JSON object a line.
+    Ndjson,
+    /// Columns for a person.
+    Table,
+    /// Comma-separated values with a header.
+    Csv,
+}
 
 /// Writes rows in the chosen format.
-pub(super) struct RowPrinter<W> {
+pub struct RowPrinter<W> {
     format: Format,
     state: State<W>,
 }
@@ -99,19 +110,32 @@ fn text_of(raw: &str, null: &str) -> String {
 }
 
 impl<W: Write> RowPrinter<W> {
-    pub(super) fn new(out: W, format: Format) -> Self {
+    /// A printer that takes its columns from the first row.
+    pub fn new(out: W, format: Format) -> Self {
         Self {
             format,
             state: State::Waiting(Some(out)),
         }
     }
 
+    /// A printer whose columns are known, so that they are named even if there is no row.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn with_columns(out: W, format: Format, columns: Vec<(String, Align)>) -> io::Result<Self> {
+        let state = begin(format, out, || Ok(columns))?;
+        Ok(Self { format, state })
+    }
+
     /// Writes one row, given as its JSON.
-    pub(super) fn print(&mut self, line: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// It cannot be written, or is no row.
+    pub fn print(&mut self, line: &[u8]) -> io::Result<()> {
         if let State::Waiting(out) = &mut self.state
             && let Some(out) = out.take()
         {
-            self.state = begin(self.format, out, line)?;
+            self.state = begin(self.format, out, || Ok(RowFields::parse(line)?.columns()))?;
         }
         match &mut self.state {
             State::Waiting(_) => Ok(()),
@@ -125,7 +149,10 @@ impl<W: Write> RowPrinter<W> {
     }
 
     /// Writes what is still held back.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn finish(&mut self) -> io::Result<()> {
         match &mut self.state {
             State::Waiting(_) => Ok(()),
             State::Lines(out) => out.flush(),
@@ -134,18 +161,18 @@ impl<W: Write> RowPrinter<W> {
     }
 }
 
-fn begin<W: Write>(format: Format, mut out: W, first: &[u8]) -> io::Result<State<W>> {
+fn begin<W: Write>(
+    format: Format,
+    mut out: W,
+    columns: impl FnOnce() -> io::Result<Vec<(String, Align)>>,
+) -> io::Result<State<W>> {
     match format {
         Format::Ndjson => Ok(State::Lines(out)),
         Format::Csv => {
-            let columns = RowFields::parse(first)?.columns();
-            write_csv(&mut out, columns.into_iter().map(|(name, _)| name))?;
+            write_csv(&mut out, columns()?.into_iter().map(|(name, _)| name))?;
             Ok(State::Lines(out))
         }
-        Format::Table => Ok(State::Table(Table::new(
-            out,
-            RowFields::parse(first)?.columns(),
-        ))),
+        Format::Table => Ok(State::Table(Table::new(out, columns()?))),
     }
 }
 
@@ -159,6 +186,31 @@ fn write_csv(out: &mut impl Write, cells: impl IntoIterator<Item = String>) -> i
     });
     let line = quoted.collect::<Vec<_>>().join(",");
     write!(out, "{line}\r\n")
+}
+
+/// Why printing ends early.
+pub enum Stop {
+    /// Who reads has seen enough.
+    OutputClosed,
+    Failed(CliError),
+}
+
+impl From<CliError> for Stop {
+    fn from(error: CliError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::OutputClosed,
+            io::ErrorKind::InvalidData => {
+                Self::Failed(CliError::failure(error.to_string()).hint("use --format ndjson"))
+            }
+            _ => Self::Failed(CliError::failure(format!("cannot write rows: {error}"))),
+        }
+    }
 }
 
 #[cfg(test)]
