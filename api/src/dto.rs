@@ -159,10 +159,8 @@ pub enum FeedState {
 /// A checkpoint on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointInfo {
-    /// The last tick in it.
-    pub tick: u64,
-    /// Its size.
-    pub bytes: u64,
+    /// The entry of the agreed log at which it stands.
+    pub index: u64,
 }
 
 /// The answer of `/readyz`.

@@ -75,10 +75,7 @@ pub(super) fn cluster() -> ClusterInfo {
             },
         ],
         frontier: BTreeMap::from([("dns".into(), None)]),
-        checkpoint: Some(CheckpointInfo {
-            tick: 9,
-            bytes: 100,
-        }),
+        checkpoint: Some(CheckpointInfo { index: 7 }),
         ..ClusterInfo::default()
     }
 }

@@ -38,8 +38,7 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
         frontier: frontier(&agreed),
         feeds: feeds(&agreed),
         checkpoint: (view.snapshot > 0).then_some(CheckpointInfo {
-            tick: view.snapshot,
-            bytes: 0,
+            index: view.snapshot,
         }),
     }
 }
