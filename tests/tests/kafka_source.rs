@@ -360,3 +360,34 @@ fn partitions_are_added_at_run_time() {
     assert_eq!(read_to_end(&mut source, 1).0, expected(0..2));
     assert_eq!(read_to_end(&mut source, 0), (vec![], 3));
 }
+
+#[test]
+fn lanes_that_are_added_one_after_the_other_do_not_disturb_those_that_are_read() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    broker.create_topic("growing", 8).unwrap();
+    for partition in 0..8 {
+        broker
+            .produce("growing", partition, &numbered(0..50))
+            .unwrap();
+    }
+    let mut source = connect(broker, "growing");
+    source.assign(&[(0, 0)]).unwrap();
+    let mut first = Vec::new();
+    poll(&mut source, 0, 10, &mut first).unwrap();
+    // In haste: assigning all of them anew each time makes librdkafka abort the process.
+    for partition in 1..8 {
+        source.add(&[(partition, 0)]).unwrap();
+    }
+    let (rest, end) = read_to_end(&mut source, 0);
+    first.extend(rest);
+    assert_eq!((first, end), (expected(0..50), 50));
+    for partition in 1..8 {
+        assert_eq!(
+            read_to_end(&mut source, partition),
+            (expected(0..50), 50),
+            "partition {partition}"
+        );
+    }
+}

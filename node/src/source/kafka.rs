@@ -131,23 +131,44 @@ impl KafkaSource {
             .map_err(|error| self.place(partition, 0).judge_call(&error))
     }
 
-    /// Reads these partitions, each from its offset on, and no others: also to add partitions, or to go back. What
-    /// was read ahead is given up; errors of lanes are forgotten.
+    /// Reads these partitions, each from its offset on, and no others: also to go back. What was read ahead is given up;
+    /// errors of lanes are forgotten.
     ///
     /// # Errors
     /// [`KafkaSourceError::Fatal`] if librdkafka refuses, for example a negative offset.
     pub fn assign(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
         self.lanes.clear();
+        let list = self.list(lanes)?;
+        let refused = |error: KafkaError| self.place(-1, -1).judge_lane(&error);
+        self.consumer.assign(&list).map_err(refused)?;
+        self.strays.clear();
+        self.take_queues(lanes)
+    }
+
+    /// Reads these partitions too; the others go on as they are.
+    ///
+    /// # Errors
+    /// As [`Self::assign`].
+    pub fn add(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
+        let list = self.list(lanes)?;
+        let refused = |error: KafkaError| self.place(-1, -1).judge_lane(&error);
+        self.consumer.incremental_assign(&list).map_err(refused)?;
+        self.take_queues(lanes)
+    }
+
+    fn list(&self, lanes: &[(i32, i64)]) -> Result<TopicPartitionList, KafkaSourceError> {
         let mut list = TopicPartitionList::with_capacity(lanes.len());
         for &(partition, offset) in lanes {
             list.add_partition_offset(&self.config.topic, partition, Offset::Offset(offset))
                 .map_err(|error| self.place(partition, offset).judge_lane(&error))?;
         }
-        let refused = |error: KafkaError| self.place(-1, -1).judge_lane(&error);
-        self.consumer.assign(&list).map_err(refused)?;
-        self.strays.clear();
+        Ok(list)
+    }
+
+    /// Gives each of the lanes, which were assigned just now, a queue of its own: at once, since what is fetched before
+    /// goes to the common queue (`strays`).
+    fn take_queues(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
         for &(partition, offset) in lanes {
-            // At once: what is fetched before this goes to the common queue (`strays`).
             let queue = self
                 .consumer
                 .split_partition_queue(&self.config.topic, partition);
@@ -155,10 +176,14 @@ impl KafkaSource {
                 let unknown = KafkaError::MessageConsumption(Code::UnknownPartition);
                 return Err(self.place(partition, offset).judge_lane(&unknown));
             };
-            self.lanes
-                .insert(partition, Lane::new(queue, offset, &self.signal));
+            let lane = Lane::new(queue, offset, &self.signal);
+            self.lanes.insert(partition, lane);
         }
-        self.evidence.assign(lanes);
+        let positions = self.lanes.iter();
+        let positions: Vec<_> = positions
+            .map(|(&partition, lane)| (partition, lane.progress.position))
+            .collect();
+        self.evidence.assign(&positions);
         self.signal.raise();
         Ok(())
     }

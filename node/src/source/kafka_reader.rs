@@ -15,14 +15,14 @@ pub(super) struct KafkaReader {
     source: KafkaSource,
     start: StartAt,
     lanes: Vec<OpenLane>,
-    /// Lanes were opened since the last assignment.
-    stale: bool,
+    /// So many of the lanes are assigned; the others were opened since.
+    assigned: usize,
 }
 
 struct OpenLane {
     partition: i32,
-    /// Where reading goes on if the assignment is made again.
-    next: i64,
+    /// Where reading begins.
+    start: i64,
 }
 
 impl KafkaReader {
@@ -37,8 +37,26 @@ impl KafkaReader {
             source: source.map_err(|error| judge(0, error))?,
             start: config.start,
             lanes: Vec::new(),
-            stale: false,
+            assigned: 0,
         })
+    }
+}
+
+impl KafkaReader {
+    /// Assigns the lanes that were opened since the last time. Those that are read already go on undisturbed: librdkafka
+    /// gives up what it has fetched of a partition that is assigned again, and aborts if that happens in haste.
+    fn assign(&mut self, asked: usize) -> Result<(), SourceError> {
+        let new = self.lanes[self.assigned..].iter();
+        let new: Vec<_> = new.map(|lane| (lane.partition, lane.start)).collect();
+        let assigned = match self.assigned {
+            _ if new.is_empty() => return Ok(()),
+            0 => self.source.assign(&new),
+            _ => self.source.add(&new),
+        };
+        let partition = self.lanes[asked].partition;
+        assigned.map_err(|error| judge(partition, error))?;
+        self.assigned = self.lanes.len();
+        Ok(())
     }
 }
 
@@ -62,9 +80,8 @@ impl SourceReader for KafkaReader {
     fn open(&mut self, lane: &str, offset: i64) -> Result<usize, SourceError> {
         self.lanes.push(OpenLane {
             partition: partition(lane)?,
-            next: offset,
+            start: offset,
         });
-        self.stale = true;
         Ok(self.lanes.len() - 1)
     }
 
@@ -74,22 +91,11 @@ impl SourceReader for KafkaReader {
         max_bytes: usize,
         on_record: &mut dyn FnMut(RawRecord<'_>),
     ) -> Result<usize, SourceError> {
-        if self.stale {
-            let positions: Vec<_> = self
-                .lanes
-                .iter()
-                .map(|lane| (lane.partition, lane.next))
-                .collect();
-            self.source
-                .assign(&positions)
-                .map_err(|error| judge(positions[lane].0, error))?;
-            self.stale = false;
-        }
-        let OpenLane { partition, next } = &mut self.lanes[lane];
+        self.assign(lane)?;
+        let partition = self.lanes[lane].partition;
         let read = self
             .source
-            .poll(*partition, POLL_RECORDS, max_bytes, &mut |record| {
-                *next = record.offset + 1;
+            .poll(partition, POLL_RECORDS, max_bytes, &mut |record| {
                 on_record(RawRecord {
                     offset: record.offset,
                     next: record.offset + 1,
@@ -97,7 +103,7 @@ impl SourceReader for KafkaReader {
                     payload: record.payload,
                 });
             });
-        read.map_err(|error| judge(*partition, error))
+        read.map_err(|error| judge(partition, error))
     }
 
     fn wait(&mut self, timeout: Duration) {
