@@ -1,13 +1,9 @@
-//! What the process says about itself: log lines on standard error, and numbers.
-
-mod metrics;
+//! What the process says about itself: log lines on standard error.
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
-
-pub use metrics::{Counter, Gauge, Metrics};
 
 /// The environment variable that sets the log level where the command line does not.
 pub const LOG_VARIABLE: &str = "UNISONO_LOG";

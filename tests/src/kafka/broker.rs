@@ -75,7 +75,7 @@ impl TestBroker {
     pub fn start_again(&self) -> Result<()> {
         let output = Command::new(script())
             .args(["start", "--port", &self.port.to_string(), "--dir"])
-            .arg(self.dir.path().join("broker"))
+            .arg(self.dir.path())
             .args(["--until", &std::process::id().to_string()])
             .output()
             .context("could not run deploy/kafka/kafka")?;
@@ -117,7 +117,7 @@ impl TestBroker {
     }
 
     fn signal(&self, signal: &str) -> Result<()> {
-        let path = self.dir.path().join("broker/pid");
+        let path = self.dir.path().join("pid");
         let pid = std::fs::read_to_string(&path).context("the broker has no pid file")?;
         let status = Command::new("kill")
             .args([signal, pid.trim()])
