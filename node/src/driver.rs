@@ -165,10 +165,9 @@ impl Driver {
             Effect::FeedCreated(_) => {}
             // A feed takes pipelines before its first tick only, so it can simply begin anew.
             Effect::PipelineCreated { incarnation } => {
-                let mut agreed = self.core.agreed_mut();
-                let feed = agreed.machine.pipelines()[&incarnation].feed;
-                agreed.feeds.remove(&feed);
-                drop(agreed);
+                let feed = self.core.agreed().machine.pipelines()[&incarnation].feed;
+                let stopped = self.core.agreed_mut().feeds.remove(&feed);
+                end(stopped);
                 self.created.insert(feed, Instant::now());
             }
             Effect::LanesAdded { feed, first } => self.add_lanes(feed, first as usize),
@@ -251,6 +250,18 @@ impl Driver {
             if let Err(error) = self.core.results.retain(stream, published) {
                 tracing::warn!(%error, "old rows cannot be removed");
             }
+        }
+    }
+}
+
+/// Ends feeds: nothing of them runs any more when this returns. Not to be called while the agreed state is locked, for
+/// all others would wait for their threads too.
+fn end(feeds: impl IntoIterator<Item = Arc<Feed>>) {
+    for mut feed in feeds {
+        // A query that looks at the feed holds it for a moment; until then its thread would go on.
+        while let Err(held) = Arc::try_unwrap(feed) {
+            feed = held;
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

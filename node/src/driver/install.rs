@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use unisono_engine::row::{Digest, Seq, StreamOutput};
 use unisono_replication::Position;
 
-use super::Driver;
+use super::{Driver, end};
 use crate::checkpoint::{Checkpoint, Head, Parcel, StreamRows, stream_of};
 use crate::results::{ResultsError, ResultsLog};
 
@@ -31,7 +31,8 @@ impl Driver {
         }
         tracing::info!(index, "taking a peer's checkpoint");
         // The feeds end here: nothing else writes rows meanwhile.
-        self.core.agreed_mut().feeds.clear();
+        let stopped = std::mem::take(&mut self.core.agreed_mut().feeds);
+        end(stopped.into_values());
         take_rows(&self.core.results, &parcel).map_err(io::Error::other)?;
         self.core.results.sync().map_err(io::Error::other)?;
         self.store.save(&parcel.checkpoint)?;

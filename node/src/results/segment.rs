@@ -280,13 +280,7 @@ impl Segment {
     /// Copies the rows before `next` into a new file, which takes this one's place. Readers of the old file keep it.
     pub(super) fn shortened(&self, dir: &Path, next: Seq) -> Result<Self, ResultsError> {
         let temporary = dir.join("segment.tmp");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .map_err(ResultsError::io("create", &temporary))?;
+        let file = new_file(&temporary)?;
         let path = (*self.path).clone();
         let mut short = Self::empty(path, file, self.first, self.base);
         let mut bytes = header(self.first, self.base).to_vec();
@@ -319,13 +313,7 @@ impl Segment {
     pub(super) fn written(dir: &Path, base: Digest, rows: &[Row]) -> Result<Self, ResultsError> {
         let first = rows.first().map_or(Seq(0), |row| row.seq);
         let temporary = dir.join("older.tmp");
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .map_err(ResultsError::io("create", &temporary))?;
+        let file = new_file(&temporary)?;
         let mut segment = Self::empty(dir.join(file_name(first)), file, first, base);
         let mut bytes = header(first, base).to_vec();
         for row in rows {
@@ -400,4 +388,15 @@ fn parse_header(bytes: &[u8], first: Seq) -> Option<Digest> {
     let given = bytes.get(..HEADER)?;
     let base = Digest(u128::from_le_bytes(given.get(16..32)?.try_into().ok()?));
     (given == header(first, base)).then_some(base)
+}
+
+/// An empty file to write and read; what had the name before is gone.
+fn new_file(path: &Path) -> Result<File, ResultsError> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(path)
+        .map_err(ResultsError::io("create", path))
 }
