@@ -131,7 +131,7 @@ impl Runner {
                     return Err(Halt::Asked);
                 }
                 Err(TakeError::NotYet) => {}
-                Err(error @ (TakeError::Fault(_) | TakeError::OtherRecords { .. })) => {
+                Err(error) => {
                     return Err(Halt::Fault(error.to_string()));
                 }
             }

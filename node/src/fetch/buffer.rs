@@ -24,6 +24,8 @@ struct State {
     bytes: usize,
     /// All records below have arrived (holes left by markers and compaction among them).
     delivered_to: i64,
+    /// All records below have been taken.
+    taken_to: i64,
     /// The cut that the feed waits for.
     wanted: i64,
     /// Where the lane ends, and when that was known.
@@ -47,6 +49,12 @@ pub enum TakeError {
     /// The lane cannot be read on: stop the feed.
     #[error("{0}")]
     Fault(String),
+    /// A tick was left out, or taken twice: a fault of this program. Stop the feed before a wrong row comes of it.
+    #[error(
+        "a tick asks for offsets from {from} on, but those up to {taken_to} were taken in: this is a fault of Unisono; \
+         restart this node, and report it"
+    )]
+    OutOfStep { from: i64, taken_to: i64 },
     /// This replica read other records than the leader: stop the feed before they are taken in.
     #[error(
         "offsets {from} to {to} hold other records here than on the leader: the lane was truncated, recreated or \
@@ -66,6 +74,7 @@ impl LaneBuffer {
             chunks: VecDeque::new(),
             bytes: 0,
             delivered_to: from,
+            taken_to: from,
             wanted: from,
             at_end: None,
             fault: None,
@@ -176,6 +185,10 @@ impl LaneBuffer {
         timeout: Duration,
     ) -> Result<Vec<Part>, TakeError> {
         let mut state = self.lock();
+        if from != state.taken_to {
+            let taken_to = state.taken_to;
+            return Err(TakeError::OutOfStep { from, taken_to });
+        }
         state.wanted = state.wanted.max(to);
         let waiting = |state: &mut State| state.delivered_to < to && state.fault.is_none();
         let waited = self.arrived.wait_timeout_while(state, timeout, waiting);
@@ -194,6 +207,7 @@ impl LaneBuffer {
         if last.is_none_or(|last| last.next != to || last.fingerprint != fingerprint) {
             return Err(TakeError::OtherRecords { from, to });
         }
+        state.taken_to = to;
         Ok(state.take(from, to))
     }
 }

@@ -133,3 +133,15 @@ fn a_lane_is_at_its_end_only_when_all_that_arrived_is_cut() {
     buffer.set_at_end(None);
     assert!(!buffer.is_at_end(2));
 }
+
+#[test]
+fn a_tick_that_is_left_out_or_taken_twice_stops_the_feed() {
+    let (buffer, fingerprints) = filled(&[0, 1, 2, 3], 10, 2);
+    let left_out = buffer.take(1, 2, fingerprints[1], Duration::ZERO);
+    let out_of_step = |from, taken_to| TakeError::OutOfStep { from, taken_to };
+    assert_eq!(left_out.unwrap_err(), out_of_step(1, 0));
+    buffer.take(0, 2, fingerprints[1], Duration::ZERO).unwrap();
+    let twice = buffer.take(0, 2, fingerprints[1], Duration::ZERO);
+    assert_eq!(twice.unwrap_err(), out_of_step(0, 2));
+    buffer.take(2, 4, fingerprints[3], Duration::ZERO).unwrap();
+}
