@@ -4,6 +4,7 @@
 //! that decides a row enters through [`FeedEngine`]'s arguments, so every replica computes the same
 //! bytes.
 
+pub mod cells;
 mod checkpoint;
 mod close;
 pub mod dead_letter;

@@ -1,0 +1,149 @@
+//! One decoded record on its way from the decoder to the state of its lane.
+//!
+//! Cells borrow: a text points into the payload, or, where escapes had to be resolved, into the
+//! scratch space of [`Cells`], which is used again for the next record. So a record is decoded and
+//! folded without an allocation and without a copy of what it holds.
+
+use std::ops::Range;
+
+use crate::decimal::Decimal;
+use crate::record::RecordState;
+use crate::spec::{Column, Timestamp};
+
+/// What one record holds in one column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// The record has no such key.
+    Missing,
+    Null,
+    Bool(bool),
+    Number(Decimal),
+    /// Valid UTF-8; the engine only compares and copies it, so it stays bytes.
+    Text(&'a [u8]),
+    /// An array or an object, or a number outside of what [`Decimal`] holds: counted as a bad
+    /// field, used as null.
+    Bad,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    Missing,
+    Null,
+    Bool(bool),
+    Number(Decimal),
+    InPayload { start: u32, len: u32 },
+    InScratch { start: u32, len: u32 },
+    Bad,
+}
+
+/// The cells of one record; the memory serves record after record.
+#[derive(Clone, Debug, Default)]
+pub struct Cells {
+    slots: Vec<Slot>,
+    scratch: Vec<u8>,
+}
+
+impl Cells {
+    /// Cells of `columns` columns, all missing.
+    #[must_use]
+    pub fn new(columns: usize) -> Self {
+        Self {
+            slots: vec![Slot::Missing; columns],
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Makes every cell missing: the next record begins.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.slots.fill(Slot::Missing);
+        self.scratch.clear();
+    }
+
+    /// Empties a cell: its key came again, without this field.
+    #[inline]
+    pub fn set_missing(&mut self, column: Column) {
+        self.slots[column.0] = Slot::Missing;
+    }
+
+    /// Sets a cell to JSON's null.
+    #[inline]
+    pub fn set_null(&mut self, column: Column) {
+        self.slots[column.0] = Slot::Null;
+    }
+
+    /// Sets a cell to a boolean.
+    #[inline]
+    pub fn set_bool(&mut self, column: Column, value: bool) {
+        self.slots[column.0] = Slot::Bool(value);
+    }
+
+    /// Sets a cell to a number.
+    #[inline]
+    pub fn set_number(&mut self, column: Column, value: Decimal) {
+        self.slots[column.0] = Slot::Number(value);
+    }
+
+    /// Sets a cell to the text that stands in the payload at `range`, as it is: the caller has
+    /// checked that it is valid UTF-8. Payloads are bounded far below 4 GiB.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn set_text_at(&mut self, column: Column, range: Range<usize>) {
+        self.slots[column.0] = Slot::InPayload {
+            start: range.start as u32,
+            len: (range.end - range.start) as u32,
+        };
+    }
+
+    /// Sets a cell to a text that does not stand in the payload as it is.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn set_text(&mut self, column: Column, text: &str) {
+        let start = self.scratch.len() as u32;
+        self.scratch.extend_from_slice(text.as_bytes());
+        self.slots[column.0] = Slot::InScratch {
+            start,
+            len: text.len() as u32,
+        };
+    }
+
+    /// Marks a cell as unusable.
+    #[inline]
+    pub fn set_bad(&mut self, column: Column) {
+        self.slots[column.0] = Slot::Bad;
+    }
+}
+
+/// One record: where it stands, its payload, and its cells.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Position in its lane: a Kafka offset, or the byte position in a file.
+    pub offset: i64,
+    /// When the record was appended, where the source knows it.
+    pub append_time: Option<Timestamp>,
+    pub state: RecordState,
+    /// The raw payload: dead letters show an excerpt. Empty for a tombstone.
+    pub payload: &'a [u8],
+    /// Those that were set from this very payload.
+    pub cells: &'a Cells,
+}
+
+impl<'a> Record<'a> {
+    /// The cell in `column`.
+    #[must_use]
+    #[inline]
+    pub fn cell(&self, column: Column) -> Cell<'a> {
+        let slice = |bytes: &'a [u8], start: u32, len: u32| {
+            let start = start as usize;
+            &bytes[start..start + len as usize]
+        };
+        match self.cells.slots[column.0] {
+            Slot::Missing => Cell::Missing,
+            Slot::Null => Cell::Null,
+            Slot::Bool(value) => Cell::Bool(value),
+            Slot::Number(value) => Cell::Number(value),
+            Slot::InPayload { start, len } => Cell::Text(slice(self.payload, start, len)),
+            Slot::InScratch { start, len } => Cell::Text(slice(&self.cells.scratch, start, len)),
+            Slot::Bad => Cell::Bad,
+        }
+    }
+}
