@@ -27,6 +27,14 @@ pub(crate) enum Closing {
     Empty { end: i64 },
 }
 
+impl Closing {
+    pub(crate) fn end(self) -> i64 {
+        match self {
+            Self::WithData { end } | Self::Empty { end } => end,
+        }
+    }
+}
+
 /// What becomes of windows without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EmptyWindows {

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::decimal::Decimal;
-use crate::record::{Cell, RecordBatch};
+use crate::record::{Cell, Record};
 use crate::spec::{CompareOp, Expr, Operand};
 
 /// What an operand is in one record. Absent, null and unusable are one: null.
@@ -11,39 +11,39 @@ enum Value<'a> {
     Null,
     Bool(bool),
     Number(Decimal),
-    Text(&'a str),
+    Text(&'a [u8]),
 }
 
-/// Whether record `index` of the batch is selected: the condition is true, neither false nor
+/// Whether the record is selected: the condition is true, neither false nor
 /// unknown.
-pub(crate) fn selects(condition: &Expr, batch: &RecordBatch, index: usize) -> bool {
-    truth(condition, batch, index) == Some(true)
+pub(crate) fn selects(condition: &Expr, record: &Record<'_>) -> bool {
+    truth(condition, record) == Some(true)
 }
 
 /// `None` is SQL's unknown.
-fn truth(condition: &Expr, batch: &RecordBatch, index: usize) -> Option<bool> {
+fn truth(condition: &Expr, record: &Record<'_>) -> Option<bool> {
     match condition {
         Expr::Compare { left, op, right } => {
-            let ordering = compare(&value(left, batch, index), &value(right, batch, index))?;
+            let ordering = compare(&value(left, record), &value(right, record))?;
             Some(holds(*op, ordering))
         }
-        Expr::IsNull(operand) => Some(matches!(value(operand, batch, index), Value::Null)),
-        Expr::Truth(operand) => match value(operand, batch, index) {
+        Expr::IsNull(operand) => Some(matches!(value(operand, record), Value::Null)),
+        Expr::Truth(operand) => match value(operand, record) {
             Value::Bool(value) => Some(value),
             _ => None,
         },
-        Expr::Not(inner) => truth(inner, batch, index).map(|value| !value),
-        Expr::And(parts) => all_are(true, parts, batch, index),
-        Expr::Or(parts) => all_are(false, parts, batch, index),
+        Expr::Not(inner) => truth(inner, record).map(|value| !value),
+        Expr::And(parts) => all_are(true, parts, record),
+        Expr::Or(parts) => all_are(false, parts, record),
     }
 }
 
 /// `neutral` if all parts are that, its opposite as soon as one is, else unknown: "and" for true,
 /// "or" for false.
-fn all_are(neutral: bool, parts: &[Expr], batch: &RecordBatch, index: usize) -> Option<bool> {
+fn all_are(neutral: bool, parts: &[Expr], record: &Record<'_>) -> Option<bool> {
     let mut result = Some(neutral);
     for part in parts {
-        match truth(part, batch, index) {
+        match truth(part, record) {
             Some(value) if value == neutral => {}
             Some(value) => return Some(value),
             None => result = None,
@@ -52,15 +52,15 @@ fn all_are(neutral: bool, parts: &[Expr], batch: &RecordBatch, index: usize) -> 
     result
 }
 
-fn value<'a>(operand: &'a Operand, batch: &'a RecordBatch, index: usize) -> Value<'a> {
+fn value<'a>(operand: &'a Operand, record: &Record<'a>) -> Value<'a> {
     match operand {
-        Operand::Column(column) => match batch.cell(index, *column) {
+        Operand::Column(column) => match record.cell(*column) {
             Cell::Missing | Cell::Null | Cell::Bad => Value::Null,
             Cell::Bool(value) => Value::Bool(value),
             Cell::Number(value) => Value::Number(value),
             Cell::Text(value) => Value::Text(value),
         },
-        Operand::Text(value) => Value::Text(value),
+        Operand::Text(value) => Value::Text(value.as_bytes()),
         Operand::Number(value) => Value::Number(*value),
         Operand::Bool(value) => Value::Bool(*value),
         Operand::Null => Value::Null,
@@ -92,19 +92,28 @@ fn holds(op: CompareOp, ordering: Ordering) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::record::RecordState;
+    use crate::record::{Cells, RecordState};
     use crate::spec::Column;
 
     /// Columns: 0 a number 5, 1 a text "b", 2 true, 3 null, 4 missing, 5 unusable.
-    fn batch() -> RecordBatch {
-        let mut batch = RecordBatch::new(6);
-        batch.push(0, None, RecordState::Decoded, b"{}");
-        batch.set_number(Column(0), Decimal::from_i64(5));
-        batch.set_text(Column(1), "b");
-        batch.set_bool(Column(2), true);
-        batch.set_null(Column(3));
-        batch.set_bad(Column(5));
-        batch
+    fn cells() -> Cells {
+        let mut cells = Cells::new(6);
+        cells.set_number(Column(0), Decimal::from_i64(5));
+        cells.set_text(Column(1), "b");
+        cells.set_bool(Column(2), true);
+        cells.set_null(Column(3));
+        cells.set_bad(Column(5));
+        cells
+    }
+
+    fn record(cells: &Cells) -> Record<'_> {
+        Record {
+            offset: 0,
+            append_time: None,
+            state: RecordState::Decoded,
+            payload: b"{}",
+            cells,
+        }
     }
 
     fn column(column: usize) -> Operand {
@@ -120,7 +129,7 @@ mod tests {
     }
 
     fn of(condition: &Expr) -> Option<bool> {
-        truth(condition, &batch(), 0)
+        truth(condition, &record(&cells()))
     }
 
     #[test]
@@ -196,6 +205,6 @@ mod tests {
         }
         assert_eq!(of(&Expr::Not(Box::new(make(u)))), None);
         assert_eq!(of(&Expr::Not(Box::new(make(t)))), Some(false));
-        assert!(!selects(&make(u), &batch(), 0));
+        assert!(!selects(&make(u), &record(&cells())));
     }
 }

@@ -1,10 +1,17 @@
 //! A feed: lanes that are read together, and the pipelines over them.
+//!
+//! Its lanes' states are [`LaneEngine`]s, which whoever reads them holds. A tick has three steps:
+//! each lane takes in its records; with all of them there, [`FeedEngine::settle`] decides which
+//! windows are closed and takes them from the lanes; then the lanes may go on with the next tick
+//! while [`FeedEngine::write`] makes the rows.
 
-use std::ops::Range;
+use std::sync::Arc;
 
-use crate::pipeline::Pipeline;
-use crate::record::RecordBatch;
-use crate::row::{Incarnation, Row, StreamOutput};
+use crate::lane::LaneEngine;
+use crate::merge::Order;
+use crate::pipeline::{Closings, Pipeline};
+use crate::plan::Common;
+use crate::row::{Incarnation, RowRef, StreamId};
 use crate::spec::{LaneId, PipelineSpec, Timestamp};
 use crate::stats::PipelineStats;
 use crate::watermark::{self, LaneView};
@@ -14,56 +21,53 @@ use crate::watermark::{self, LaneView};
 const MOST_QUIET_PER_TICK_MS: i64 = 1000;
 
 /// A lane as all pipelines of the feed see it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FeedLane {
     pub(crate) label: String,
     /// Agreed time that passed, in milliseconds, while the lane was seen at its end and gave
     /// nothing.
     pub(crate) quiet_ms: i64,
-    /// It took a record in the tick that is open.
-    took_record: bool,
-    /// The tick that ends says that the lane had been read to its end.
-    at_end: bool,
 }
 
-impl FeedLane {
-    pub(crate) fn new(label: String, quiet_ms: i64) -> Self {
-        Self {
-            label,
-            quiet_ms,
-            took_record: false,
-            at_end: false,
-        }
-    }
+/// How a tick ends.
+#[derive(Clone, Copy, Debug)]
+pub struct TickEnd<'a> {
+    /// With `None` agreed time follows the data: no lane becomes idle.
+    pub agreed: Option<Timestamp>,
+    /// The lanes that had been read to their end.
+    pub at_end: &'a [LaneId],
+}
 
-    /// Only a lane that is known to be at its end is quiet: time without that evidence counts for
-    /// nothing.
-    fn end_tick(&mut self, passed_ms: i64) {
-        let at_end = std::mem::take(&mut self.at_end);
-        if std::mem::take(&mut self.took_record) {
-            self.quiet_ms = 0;
-        } else if at_end {
-            self.quiet_ms = self.quiet_ms.saturating_add(passed_ms);
-        }
+/// What a tick closed: its rows are still to be written.
+#[derive(Debug, Default)]
+#[must_use = "rows come of it: give it to `write`"]
+pub struct Settled {
+    /// Of each pipeline.
+    closings: Vec<Closings>,
+}
+
+impl Settled {
+    /// Whether no row and no dead letter will come of it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.closings.iter().all(Closings::is_empty)
     }
 }
 
-/// The state of a feed: lanes and pipelines. Ticks and records are all that changes a row.
+/// The state of a feed that is not a lane's. Ticks and records are all that changes a row.
 #[derive(Debug, Default)]
 pub struct FeedEngine {
     pub(crate) lanes: Vec<FeedLane>,
     pub(crate) pipelines: Vec<Pipeline>,
+    pub(crate) common: Common,
+    /// The order of groups, for each of [`Common::groups`]: kept from window to window.
+    orders: Vec<Order>,
     /// The agreed time of the last tick.
     pub(crate) previous_agreed: Option<Timestamp>,
 }
 
-/// A tick that takes in records. Dropped without [`OpenTick::close`] it leaves the engine between
-/// two ticks: load a checkpoint then.
-#[must_use = "a tick ends with `close`"]
-pub struct OpenTick<'a> {
-    engine: &'a mut FeedEngine,
-    agreed: Option<Timestamp>,
-}
+/// An order of groups that takes more than this is not kept from window to window.
+const KEPT_ORDER_BYTES: usize = 1 << 20;
 
 impl FeedEngine {
     /// A feed without lanes and pipelines.
@@ -73,118 +77,116 @@ impl FeedEngine {
     }
 
     /// Adds a lane, between two ticks. The label, like `dns/0`, is what dead letters show. Ids
-    /// count from 0, in the order of the calls.
-    pub fn add_lane(&mut self, label: String) -> LaneId {
+    /// count from 0, in the order of the calls; the lane's engine is to be at that place wherever
+    /// all lanes are asked for.
+    pub fn add_lane(&mut self, label: String) -> (LaneId, LaneEngine) {
         let lane = self.lanes.len();
-        self.lanes.push(FeedLane::new(label, 0));
+        self.lanes.push(FeedLane { label, quiet_ms: 0 });
+        let mut engine = LaneEngine::new();
         for pipeline in &mut self.pipelines {
-            pipeline.lanes.push(crate::lane::LaneState::default());
+            pipeline.lanes.push(crate::pipeline::LaneReport::default());
+            let program = Arc::clone(&pipeline.program);
+            engine.add_pipeline(&self.common, program);
         }
         // A feed of four billion lanes does not fit into memory.
-        LaneId(u32::try_from(lane).unwrap_or(u32::MAX))
+        (LaneId(u32::try_from(lane).unwrap_or(u32::MAX)), engine)
     }
 
     /// Adds a pipeline, between two ticks; it sees the records from the next tick on. An
     /// incarnation that is there already stays as it is.
-    pub fn add_pipeline(&mut self, incarnation: Incarnation, spec: PipelineSpec) {
-        if self.find(incarnation).is_none() {
-            self.pipelines
-                .push(Pipeline::new(incarnation, spec, self.lanes.len()));
+    pub fn add_pipeline(
+        &mut self,
+        incarnation: Incarnation,
+        spec: PipelineSpec,
+        lanes: &mut [&mut LaneEngine],
+    ) {
+        if self.find(incarnation).is_some() {
+            return;
         }
+        let program = Arc::new(self.common.program(spec));
+        for lane in lanes.iter_mut() {
+            lane.add_pipeline(&self.common, Arc::clone(&program));
+        }
+        let pipeline = Pipeline::new(incarnation, program, self.lanes.len());
+        self.pipelines.push(pipeline);
+        self.orders
+            .resize_with(self.common.groups.len(), Order::default);
     }
 
-    /// Removes a pipeline with all its state, between two ticks; without effect if it is not there.
-    pub fn remove_pipeline(&mut self, incarnation: Incarnation) {
-        self.pipelines
-            .retain(|pipeline| pipeline.incarnation != incarnation);
+    /// Ends a tick, once all lanes have taken in its records. `lanes` are all of the feed's, in
+    /// their order. After it the lanes may take in the next tick's records.
+    pub fn settle(&mut self, lanes: &mut [&mut LaneEngine], end: TickEnd<'_>) -> Settled {
+        self.pass_time(lanes, end);
+        let mut closings = Vec::with_capacity(self.pipelines.len());
+        for (at, pipeline) in self.pipelines.iter_mut().enumerate() {
+            pipeline.look(at, lanes);
+            let watermark = feed_watermark(pipeline, &self.lanes, end.agreed);
+            closings.push(pipeline.settle(at, watermark, lanes));
+            pipeline.look_at_panes(at, lanes);
+        }
+        Settled { closings }
     }
 
-    /// Opens the next tick at an agreed time. With `None` agreed time follows the data: no record
-    /// is too far ahead, no lane becomes idle.
-    pub fn begin(&mut self, agreed: Option<Timestamp>) -> OpenTick<'_> {
-        OpenTick {
-            engine: self,
-            agreed,
+    /// Only a lane that is known to be at its end is quiet: time without that evidence counts for
+    /// nothing.
+    fn pass_time(&mut self, lanes: &mut [&mut LaneEngine], end: TickEnd<'_>) {
+        let passed = self
+            .previous_agreed
+            .zip(end.agreed)
+            .map_or(0, |(before, now)| {
+                let passed = now.0.saturating_sub(before.0);
+                passed.clamp(0, MOST_QUIET_PER_TICK_MS)
+            });
+        self.previous_agreed = end.agreed;
+        for (at, (lane, engine)) in (0..).zip(self.lanes.iter_mut().zip(lanes)) {
+            if engine.take_took_record() {
+                lane.quiet_ms = 0;
+            } else if end.at_end.contains(&LaneId(at)) {
+                lane.quiet_ms = lane.quiet_ms.saturating_add(passed);
+            }
         }
     }
 
     /// Closes all windows with data, as if every watermark had reached their end.
-    pub fn finish(&mut self) -> Vec<StreamOutput> {
-        self.pipelines
-            .iter_mut()
-            .filter_map(Pipeline::close_all)
-            .collect()
+    pub fn finish(&mut self, lanes: &mut [&mut LaneEngine]) -> Settled {
+        let mut closings = Vec::with_capacity(self.pipelines.len());
+        for (at, pipeline) in self.pipelines.iter_mut().enumerate() {
+            let end = pipeline.last_end(at, lanes);
+            closings.push(match end {
+                None => Closings::default(),
+                Some(_) => pipeline.settle(at, pipeline.watermark.max(end), lanes),
+            });
+            pipeline.look_at_panes(at, lanes);
+        }
+        Settled { closings }
     }
 
-    /// The present values of a pipeline's open windows, by window end and group: `Seq(0)` and no
-    /// digest, `"seq":null` in the JSON. Empty for an unknown incarnation.
-    #[must_use]
-    pub fn open_windows(&self, incarnation: Incarnation) -> Vec<Row> {
-        self.find(incarnation)
-            .map(Pipeline::open_rows)
-            .unwrap_or_default()
+    /// Writes the rows of a tick, which must be the last one that was settled: calls `emit` for each
+    /// row, of each pipeline, in the order in which they were added, its rows and then its dead
+    /// letters.
+    pub fn write(&mut self, settled: Settled, emit: &mut dyn FnMut(StreamId, RowRef<'_>)) {
+        for (pipeline, closings) in self.pipelines.iter_mut().zip(settled.closings) {
+            if closings.is_empty() {
+                continue;
+            }
+            let order = &mut self.orders[pipeline.program.groups];
+            let label = |lane: usize| self.lanes[lane].label.clone();
+            pipeline.write(&closings, order, label, emit);
+            if order.memory() > KEPT_ORDER_BYTES {
+                *order = Order::default();
+            }
+        }
     }
 
     /// How a pipeline stands; `None` for an unknown incarnation.
     #[must_use]
     pub fn stats(&self, incarnation: Incarnation) -> Option<PipelineStats> {
-        self.find(incarnation).map(Pipeline::stats)
+        self.find(incarnation).map(|at| self.pipelines[at].stats())
     }
 
-    fn find(&self, incarnation: Incarnation) -> Option<&Pipeline> {
-        self.pipelines
-            .iter()
-            .find(|pipeline| pipeline.incarnation == incarnation)
-    }
-}
-
-impl OpenTick<'_> {
-    /// Takes in records `range` of the batch, which are the lane's next ones, in the order of their
-    /// offsets.
-    ///
-    /// # Panics
-    /// The lane is not the feed's, or the range lies outside of the batch: the program's error,
-    /// never the data's.
-    pub fn absorb(&mut self, lane: LaneId, batch: &RecordBatch, range: Range<usize>) {
-        if range.is_empty() {
-            return;
-        }
-        let lane = lane.0 as usize;
-        self.engine.lanes[lane].took_record = true;
-        for pipeline in &mut self.engine.pipelines {
-            let (context, state) = pipeline.lane(lane, self.agreed);
-            state.absorb(&context, batch, range.clone());
-        }
-    }
-
-    /// Ends the tick. `at_end` names the lanes that had been read to their end. Gives the streams
-    /// that have new rows: of each pipeline, in the order in which they were added, its rows and
-    /// then its dead letters.
-    pub fn close(self, at_end: &[LaneId]) -> Vec<StreamOutput> {
-        let FeedEngine {
-            lanes,
-            pipelines,
-            previous_agreed,
-        } = self.engine;
-        let passed = previous_agreed.zip(self.agreed).map_or(0, |(before, now)| {
-            now.0
-                .saturating_sub(before.0)
-                .clamp(0, MOST_QUIET_PER_TICK_MS)
-        });
-        *previous_agreed = self.agreed;
-        for lane in at_end {
-            lanes[lane.0 as usize].at_end = true;
-        }
-        for lane in lanes.iter_mut() {
-            lane.end_tick(passed);
-        }
-        let mut outputs = Vec::new();
-        for pipeline in pipelines {
-            let watermark = feed_watermark(pipeline, lanes, self.agreed);
-            outputs.extend(pipeline.close_windows(watermark));
-            outputs.extend(pipeline.close_letters(|lane| lanes[lane].label.clone()));
-        }
-        outputs
+    pub(crate) fn find(&self, incarnation: Incarnation) -> Option<usize> {
+        let is_it = |pipeline: &Pipeline| pipeline.incarnation == incarnation;
+        self.pipelines.iter().position(is_it)
     }
 }
 
@@ -199,8 +201,8 @@ fn feed_watermark(
     let views = lanes
         .iter()
         .zip(&pipeline.lanes)
-        .map(|(lane, state)| LaneView {
-            watermark: state.watermark(),
+        .map(|(lane, report)| LaneView {
+            watermark: report.watermark,
             idle: idle_ms.is_some_and(|idle| lane.quiet_ms >= idle.max(1)),
         });
     watermark::of_feed(views, agreed, close)

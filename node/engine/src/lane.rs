@@ -1,180 +1,240 @@
-//! The state of one pipeline on one lane: a function of that lane's records and of the windows
-//! closed meanwhile.
+//! All pipelines of a feed on one lane.
+//!
+//! The state of a lane is a function of that lane's records, and of how far windows were closed
+//! when each tick began: so lanes are folded apart, each by whoever decodes its records, and meet
+//! when windows close.
 
-use std::ops::Range;
+use std::sync::Arc;
 
-use crate::checkpoint::codec::{Fault, Reader, Writer};
-use crate::dead_letter::{DeadLetter, EXCERPT_BYTES, MOST_PER_TICK, Reason};
+use crate::dead_letter::DeadLetter;
 use crate::expr;
-use crate::group;
-use crate::pane::PaneStore;
-use crate::plan::{Inputs, Plan};
-use crate::record::{RecordBatch, RecordMeta};
-use crate::spec::{PipelineSpec, TimeSource, Timestamp};
-use crate::stats::Counters;
+use crate::group::dictionary::{Dictionary, Keys};
+use crate::group::push_cell;
+use crate::pane::LentPane;
+use crate::plan::{Common, Inputs, Program};
+use crate::record::Record;
+use crate::spec::{Column, Expr, TimeSource, Timestamp};
 use crate::timestamp;
-use crate::watermark::EventTimes;
-use crate::window::{PaneKey, Placement, place};
 
-/// What is the same for all records of a tick.
-pub(crate) struct Context<'a> {
-    pub(crate) spec: &'a PipelineSpec,
-    pub(crate) plan: &'a Plan,
-    /// Windows that end here or before are closed.
-    pub(crate) closed_through: Option<Timestamp>,
-    /// A record's time must not lie beyond; `None` where agreed time follows the data.
-    pub(crate) latest_time: Option<Timestamp>,
+mod state;
+
+pub(crate) use state::LaneState;
+
+/// The state of all pipelines of a feed on one lane. [`crate::FeedEngine::add_lane`] makes it.
+#[derive(Debug)]
+pub struct LaneEngine {
+    shared: PerRecord,
+    pub(crate) pipelines: Vec<LanePipeline>,
+    took_record: bool,
 }
 
-/// Watermark, panes and counters of one pipeline on one lane.
+/// One pipeline on the lane.
+#[derive(Debug)]
+pub(crate) struct LanePipeline {
+    pub(crate) program: Arc<Program>,
+    pub(crate) state: LaneState,
+}
+
+/// What is computed once for each record, however many pipelines ask.
 #[derive(Debug, Default)]
-pub(crate) struct LaneState {
-    times: EventTimes,
-    pub(crate) panes: PaneStore,
-    pub(crate) counters: Counters,
-    /// The dead letters of the tick so far, as many as may be written.
-    letters: Vec<DeadLetter>,
-    inputs: Inputs,
+pub(crate) struct PerRecord {
+    times: Vec<Memo<TimeSource, Option<Timestamp>>>,
+    filters: Vec<Memo<Expr, bool>>,
+    groups: Vec<Memo<Groups, u32>>,
     key: Vec<u8>,
+    inputs: Inputs,
 }
 
-impl LaneState {
-    /// How far event time has come on this lane.
-    pub(crate) fn watermark(&self) -> Option<Timestamp> {
-        self.times.watermark()
+#[derive(Debug)]
+struct Memo<T, R> {
+    of: T,
+    /// For the present record.
+    result: Option<R>,
+}
+
+/// The columns of a group, and the groups that they gave on this lane.
+#[derive(Debug)]
+struct Groups {
+    columns: Vec<Column>,
+    dictionary: Dictionary,
+}
+
+impl<T, R> Memo<T, R> {
+    fn new(of: T) -> Self {
+        Self { of, result: None }
+    }
+}
+
+impl PerRecord {
+    /// Knows all that `common` names.
+    fn extend(&mut self, common: &Common) {
+        let times = common.times.iter().skip(self.times.len());
+        self.times.extend(times.cloned().map(Memo::new));
+        let filters = common.filters.iter().skip(self.filters.len());
+        self.filters.extend(filters.cloned().map(Memo::new));
+        let groups = common.groups.iter().skip(self.groups.len());
+        self.groups.extend(groups.map(|columns| {
+            Memo::new(Groups {
+                columns: columns.clone(),
+                dictionary: Dictionary::default(),
+            })
+        }));
     }
 
-    /// Takes the dead letters of the tick.
-    pub(crate) fn take_letters(&mut self) -> Vec<DeadLetter> {
-        std::mem::take(&mut self.letters)
-    }
-
-    /// Takes in records `range` of the batch.
-    pub(crate) fn absorb(
-        &mut self,
-        context: &Context<'_>,
-        batch: &RecordBatch,
-        range: Range<usize>,
-    ) {
-        for index in range {
-            self.absorb_one(context, batch, index);
+    #[inline]
+    fn begin_record(&mut self) {
+        for time in &mut self.times {
+            time.result = None;
+        }
+        for filter in &mut self.filters {
+            filter.result = None;
+        }
+        for group in &mut self.groups {
+            group.result = None;
         }
     }
 
     #[inline]
-    fn absorb_one(&mut self, context: &Context<'_>, batch: &RecordBatch, index: usize) {
-        let spec = context.spec;
-        self.counters.records += 1;
-        let meta = batch.meta(index);
-        if let Some(reason) = Reason::of_state(meta.state) {
-            return self.reject(reason, batch, index);
-        }
-        // The filter goes first: a record that was not asked for is never a dead letter.
-        let selected = spec
-            .filter
-            .as_ref()
-            .is_none_or(|filter| expr::selects(filter, batch, index));
-        let time = event_time(&spec.time, meta, batch, index);
-        let fault = match time {
-            None => Some(Reason::BadTime),
-            Some(time) if context.latest_time.is_some_and(|latest| time > latest) => {
-                Some(Reason::Future)
-            }
-            Some(_) => None,
-        };
-        let (Some(time), None) = (time, fault) else {
-            match fault {
-                Some(reason) if selected => self.reject(reason, batch, index),
-                _ => self.counters.filtered += 1,
-            }
-            return;
-        };
-        // The watermark before this record decides whether it is late; after it, it moves, also for
-        // a record that `where` drops.
-        let complete_to = self.watermark().max(context.closed_through);
-        self.times.show(time, &spec.close);
-        if !selected {
-            self.counters.filtered += 1;
-            return;
-        }
-        let pane = match self
-            .panes
-            .last_if_holds(time, complete_to, spec.window.slide_ms())
-        {
-            Some(pane) => pane,
-            None => match place(spec.window, time, complete_to) {
-                Placement::All(pane) => pane,
-                Placement::Some(pane) => {
-                    self.counters.partly_late += 1;
-                    pane
-                }
-                Placement::Late => return self.reject(Reason::Late, batch, index),
-            },
-        };
-        self.count(context, pane, batch, index);
-    }
-
-    #[inline]
-    fn count(&mut self, context: &Context<'_>, pane: PaneKey, batch: &RecordBatch, index: usize) {
-        let Context { spec, plan, .. } = context;
-        self.counters.counted += 1;
-        self.counters.bad_fields += plan.read(batch, index, &mut self.inputs);
-        self.key.clear();
-        for column in &spec.group_by {
-            group::push_cell(&mut self.key, batch.cell(index, column.column));
-        }
-        let values = self.panes.table(pane).values_of(&self.key, &spec.values);
-        for (at, value) in values.iter_mut().enumerate() {
-            value.add(plan.input(at, &self.inputs));
-        }
-    }
-
-    #[cold]
-    fn reject(&mut self, reason: Reason, batch: &RecordBatch, index: usize) {
-        self.counters.dead_letters.add(reason, 1);
-        if self.letters.len() < MOST_PER_TICK {
-            let payload = batch.payload(index);
-            let excerpt = payload[..payload.len().min(EXCERPT_BYTES)].to_vec();
-            self.letters.push(DeadLetter {
-                offset: batch.meta(index).offset,
-                reason,
-                excerpt,
-            });
-        }
-    }
-
-    /// The dead letters of an unfinished tick are not part of it: checkpoints are made between
-    /// ticks.
-    pub(crate) fn encode(&self, spec: &PipelineSpec, out: &mut Writer) {
-        self.times.encode(out);
-        self.counters.encode(out);
-        self.panes.encode(&spec.values, out);
-    }
-
-    pub(crate) fn decode(input: &mut Reader<'_>, spec: &PipelineSpec) -> Result<Self, Fault> {
-        let times = EventTimes::decode(input, &spec.close)?;
-        let counters = Counters::decode(input)?;
-        let panes = PaneStore::decode(input, spec)?;
-        Ok(Self {
-            times,
-            counters,
-            panes,
-            ..Self::default()
+    fn time(&mut self, at: usize, record: &Record<'_>) -> Option<Timestamp> {
+        let Memo { of, result } = &mut self.times[at];
+        *result.get_or_insert_with(|| match of {
+            TimeSource::AppendTime => record.append_time.and_then(timestamp::usable),
+            TimeSource::Field { column, format } => timestamp::parse(record.cell(*column), *format),
         })
     }
+
+    #[inline]
+    fn selects(&mut self, at: usize, record: &Record<'_>) -> bool {
+        let Memo { of, result } = &mut self.filters[at];
+        *result.get_or_insert_with(|| expr::selects(of, record))
+    }
+
+    /// The number of the record's group.
+    #[inline]
+    fn group(&mut self, at: usize, record: &Record<'_>) -> u32 {
+        let Memo { of, result } = &mut self.groups[at];
+        let key = &mut self.key;
+        *result.get_or_insert_with(|| {
+            key.clear();
+            for &column in &of.columns {
+                push_cell(key, record.cell(column));
+            }
+            of.dictionary.number(key)
+        })
+    }
+
+    #[inline]
+    fn dictionary(&mut self, at: usize) -> &mut Dictionary {
+        &mut self.groups[at].of.dictionary
+    }
 }
 
-#[inline]
-fn event_time(
-    source: &TimeSource,
-    meta: &RecordMeta,
-    batch: &RecordBatch,
-    index: usize,
-) -> Option<Timestamp> {
-    match source {
-        TimeSource::AppendTime => meta.append_time.and_then(timestamp::usable),
-        TimeSource::Field { column, format } => {
-            timestamp::parse(batch.cell(index, *column), *format)
+impl LaneEngine {
+    pub(crate) fn new() -> Self {
+        Self {
+            shared: PerRecord::default(),
+            pipelines: Vec::new(),
+            took_record: false,
         }
     }
+
+    pub(crate) fn add_pipeline(&mut self, common: &Common, program: Arc<Program>) {
+        self.shared.extend(common);
+        self.pipelines.push(LanePipeline {
+            program,
+            state: LaneState::default(),
+        });
+    }
+
+    /// Opens a tick at an agreed time. With `None` agreed time follows the data: no record is too
+    /// far ahead.
+    pub fn begin(&mut self, agreed: Option<Timestamp>) {
+        for pipeline in &mut self.pipelines {
+            let ahead = agreed.zip(pipeline.program.spec.max_future_ms);
+            let latest = ahead.map(|(agreed, most)| agreed.0.saturating_add(most));
+            pipeline.state.latest_time = latest.map(Timestamp);
+        }
+    }
+
+    /// Takes in the lane's next record.
+    #[inline]
+    pub fn absorb(&mut self, record: &Record<'_>) {
+        self.took_record = true;
+        self.shared.begin_record();
+        for pipeline in &mut self.pipelines {
+            pipeline
+                .state
+                .absorb(&pipeline.program, &mut self.shared, record);
+        }
+    }
+
+    /// Whether a record came since the last call.
+    pub(crate) fn take_took_record(&mut self) -> bool {
+        std::mem::take(&mut self.took_record)
+    }
+
+    /// The dead letters of the tick.
+    pub(crate) fn take_letters(&mut self, pipeline: usize) -> Vec<DeadLetter> {
+        std::mem::take(&mut self.pipelines[pipeline].state.letters)
+    }
+
+    /// Panes that start before `limit`, and the keys of their groups, for whoever closes windows.
+    pub(crate) fn lend_before(&mut self, pipeline: usize, limit: Timestamp) -> LaneTables {
+        let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
+        LaneTables {
+            keys: self.shared.dictionary(program.groups).keys(),
+            panes: state.panes.lend_before(limit.0),
+        }
+    }
+
+    /// All panes and the keys of their groups.
+    pub(crate) fn lend(&mut self, pipeline: usize) -> LaneTables {
+        let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
+        LaneTables {
+            keys: self.shared.dictionary(program.groups).keys(),
+            panes: state.panes.lend(),
+        }
+    }
+
+    /// Windows that end here or before are closed: their panes go, and what comes for them is late.
+    pub(crate) fn close_through(&mut self, pipeline: usize, through: Timestamp) {
+        let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
+        let dictionary = self.shared.dictionary(program.groups);
+        state
+            .panes
+            .drop_closed(program.spec.window, through, dictionary);
+        state.closed_through = Some(through);
+    }
+
+    /// Bytes that panes and the groups' keys take on this lane. Looks at every pane: not for each
+    /// tick.
+    #[must_use]
+    pub fn state_bytes(&self) -> usize {
+        let panes = self.pipelines.iter().map(|of| of.state.panes.memory());
+        let groups = self.shared.groups.iter();
+        let groups = groups.map(|groups| groups.of.dictionary.memory());
+        panes.sum::<usize>() + groups.sum::<usize>()
+    }
+
+    /// The place of a group that comes from a checkpoint, in a pane of a pipeline.
+    pub(crate) fn restore_group(
+        &mut self,
+        pipeline: usize,
+        pane: crate::window::PaneKey,
+        key: &[u8],
+    ) -> (&mut crate::pane::table::PaneTable, usize) {
+        let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
+        let dictionary = self.shared.dictionary(program.groups);
+        let group = dictionary.number(key);
+        state
+            .panes
+            .table(pane, group, &program.spec.values, dictionary)
+    }
+}
+
+/// Panes of one pipeline on one lane as they were at a moment, and the keys of their groups.
+#[derive(Debug, Default)]
+pub(crate) struct LaneTables {
+    pub(crate) keys: Keys,
+    pub(crate) panes: Vec<LentPane>,
 }

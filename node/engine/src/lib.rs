@@ -1,11 +1,9 @@
 //! The engine of Unisono: a pure function from ticks and records to rows.
 //!
 //! It does no I/O and knows no clock, thread, environment, random number or hash order. Everything
-//! that decides a row enters through [`FeedEngine`]'s arguments, so every replica computes the same
-//! bytes.
+//! that decides a row enters through the arguments of [`LaneEngine`] and [`FeedEngine`], so every
+//! replica computes the same bytes.
 
-pub mod cells;
-mod checkpoint;
 mod close;
 pub mod dead_letter;
 pub mod decimal;
@@ -13,12 +11,16 @@ mod expr;
 mod feed;
 mod group;
 mod lane;
+mod merge;
 mod pane;
+mod part;
 mod pipeline;
 mod plan;
 pub mod record;
 mod render;
 pub mod row;
+mod share;
+mod snapshot;
 pub mod spec;
 mod stats;
 pub mod timestamp;
@@ -26,8 +28,10 @@ mod value;
 mod watermark;
 mod window;
 
-pub use checkpoint::{RestoreError, VERSION as CHECKPOINT_VERSION};
 pub use close::MOST_EMPTY;
-pub use feed::{FeedEngine, OpenTick};
+pub use feed::{FeedEngine, Settled, TickEnd};
+pub use lane::LaneEngine;
+pub use part::{RestoreError, VERSION as PART_VERSION};
+pub use snapshot::FeedSnapshot;
 pub use stats::{Counters, PipelineStats};
 pub use value::avg::AVERAGE_DIGITS;

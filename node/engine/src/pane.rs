@@ -1,11 +1,16 @@
-//! The open panes of one lane.
+//! The open panes of one pipeline on one lane.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::checkpoint::codec::{Fault, Reader, Writer};
-use crate::group::table::GroupTable;
-use crate::spec::{PipelineSpec, Timestamp, ValueSpec};
-use crate::window::{PaneKey, panes_of};
+use crate::group::dictionary::Dictionary;
+use crate::share::Shared;
+use crate::spec::{Timestamp, ValueSpec, WindowSpec};
+use crate::window::PaneKey;
+
+pub(crate) mod table;
+
+use table::PaneTable;
 
 /// Panes by their start and by the window from which on they count.
 ///
@@ -13,11 +18,18 @@ use crate::window::{PaneKey, panes_of};
 #[derive(Debug, Default)]
 pub(crate) struct PaneStore {
     index: BTreeMap<PaneKey, usize>,
-    slots: Vec<GroupTable>,
+    slots: Vec<Shared<PaneTable>>,
     free: Vec<usize>,
     /// Most records fall into the same pane as the one before.
     last: Option<(PaneKey, usize)>,
+    /// Groups in all panes.
+    groups: u64,
+    /// Grows when a pane comes or goes.
+    changes: u64,
 }
+
+/// A pane as a reader sees it.
+pub(crate) type LentPane = (PaneKey, Arc<PaneTable>);
 
 impl PaneStore {
     /// The pane of the last record, if the time lies in it too and all its windows are still to
@@ -38,37 +50,46 @@ impl PaneStore {
         holds.then_some(key)
     }
 
-    /// The pane's groups; an empty table if it is new.
+    /// The pane's groups, and the place of one of them, which the pane holds from now on.
     #[inline]
-    pub(crate) fn table(&mut self, key: PaneKey) -> &mut GroupTable {
+    pub(crate) fn table(
+        &mut self,
+        key: PaneKey,
+        group: u32,
+        values: &[ValueSpec],
+        dictionary: &mut Dictionary,
+    ) -> (&mut PaneTable, usize) {
         let slot = match self.last {
             Some((last, slot)) if last == key => slot,
-            _ => self.find_or_add(key),
+            _ => self.find_or_add(key, values),
         };
-        &mut self.slots[slot]
+        let table = self.slots[slot].get_mut();
+        let (place, is_new) = table.place_or_add(group, dictionary.bound());
+        if is_new {
+            dictionary.hold(group);
+            self.groups += 1;
+        }
+        (table, place)
     }
 
-    fn find_or_add(&mut self, key: PaneKey) -> usize {
+    fn find_or_add(&mut self, key: PaneKey, values: &[ValueSpec]) -> usize {
+        let changes = &mut self.changes;
         let slot = *self.index.entry(key).or_insert_with(|| {
-            self.free.pop().unwrap_or_else(|| {
-                self.slots.push(GroupTable::default());
-                self.slots.len() - 1
-            })
+            *changes += 1;
+            let table = Shared::Own(PaneTable::new(values));
+            match self.free.pop() {
+                Some(slot) => {
+                    self.slots[slot] = table;
+                    slot
+                }
+                None => {
+                    self.slots.push(table);
+                    self.slots.len() - 1
+                }
+            }
         });
         self.last = Some((key, slot));
         slot
-    }
-
-    /// Panes that start before `limit`, ascending.
-    pub(crate) fn keys_before(&self, limit: i64) -> impl Iterator<Item = PaneKey> + '_ {
-        self.index
-            .range(
-                ..PaneKey {
-                    start: limit,
-                    first_end: i64::MIN,
-                },
-            )
-            .map(|(&key, _)| key)
     }
 
     /// All panes, ascending.
@@ -76,36 +97,45 @@ impl PaneStore {
         self.index.keys().copied()
     }
 
-    /// The tables that count in the window with this end.
-    pub(crate) fn tables_of_window(
-        &self,
-        spec: &PipelineSpec,
-        end: i64,
-    ) -> impl Iterator<Item = &GroupTable> {
-        let starts = panes_of(spec.window, end);
-        let from = PaneKey {
-            start: starts.start,
-            first_end: i64::MIN,
-        };
-        let to = PaneKey {
-            start: starts.end,
-            first_end: i64::MIN,
-        };
-        let in_window = self
-            .index
-            .range(from..to)
-            .filter(move |(key, _)| key.first_end <= end);
-        in_window.map(|(_, &slot)| &self.slots[slot])
+    /// Panes that start before `limit`, ascending.
+    pub(crate) fn keys_before(&self, limit: i64) -> impl Iterator<Item = PaneKey> + '_ {
+        self.index.range(..first_from(limit)).map(|(&key, _)| key)
+    }
+
+    /// Those panes for a reader, ascending.
+    pub(crate) fn lend_before(&mut self, limit: i64) -> Vec<LentPane> {
+        let panes = self.index.range(..first_from(limit));
+        panes
+            .map(|(&key, &slot)| (key, self.slots[slot].share()))
+            .collect()
+    }
+
+    /// All panes for a reader, ascending.
+    pub(crate) fn lend(&mut self) -> Vec<LentPane> {
+        let panes = self.index.iter();
+        panes
+            .map(|(&key, &slot)| (key, self.slots[slot].share()))
+            .collect()
     }
 
     /// Forgets the panes whose last window ends at or before `closed_through`, with their memory.
-    pub(crate) fn drop_closed(&mut self, size_ms: i64, closed_through: Timestamp) {
+    pub(crate) fn drop_closed(
+        &mut self,
+        window: WindowSpec,
+        closed_through: Timestamp,
+        dictionary: &mut Dictionary,
+    ) {
         while let Some(entry) = self.index.first_entry() {
-            if entry.key().start.saturating_add(size_ms) > closed_through.0 {
+            if entry.key().last_end(window) > closed_through.0 {
                 break;
             }
             let slot = entry.remove();
-            self.slots[slot] = GroupTable::default();
+            let table = std::mem::take(&mut self.slots[slot]).give_away();
+            for (group, _) in table.groups() {
+                dictionary.release(group);
+            }
+            self.groups -= table.len() as u64;
+            self.changes += 1;
             self.free.push(slot);
             self.last = None;
         }
@@ -117,37 +147,23 @@ impl PaneStore {
 
     /// Groups in all panes.
     pub(crate) fn group_count(&self) -> u64 {
-        self.index
-            .values()
-            .map(|&slot| self.slots[slot].len() as u64)
-            .sum()
+        self.groups
     }
 
-    pub(crate) fn encode(&self, specs: &[ValueSpec], out: &mut Writer) {
-        out.length(self.index.len());
-        for (key, &slot) in &self.index {
-            out.signed(key.start);
-            out.signed(key.first_end);
-            self.slots[slot].encode(specs, out);
-        }
+    /// The same as long as no pane comes or goes.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
-    pub(crate) fn decode(input: &mut Reader<'_>, spec: &PipelineSpec) -> Result<Self, Fault> {
-        let mut store = Self::default();
-        for _ in 0..input.length()? {
-            let key = PaneKey {
-                start: input.signed()?,
-                first_end: input.signed()?,
-            };
-            let earliest = key.start.checked_add(spec.window.slide_ms());
-            let latest = key.start.checked_add(spec.window.size_ms());
-            if earliest.is_none_or(|end| end > key.first_end)
-                || latest.is_none_or(|end| end < key.first_end)
-            {
-                return Err(Fault("a pane lies outside of its windows"));
-            }
-            *store.table(key) = GroupTable::decode(input, &spec.values, spec.group_by.len())?;
-        }
-        Ok(store)
+    /// Bytes that all panes take.
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.iter().map(|table| table.get().memory()).sum()
+    }
+}
+
+fn first_from(start: i64) -> PaneKey {
+    PaneKey {
+        start,
+        first_end: i64::MIN,
     }
 }

@@ -1,7 +1,8 @@
-//! A pipeline's definition, prepared for the loop over records.
+//! Definitions, prepared for the loop over records; and what is the same for several pipelines,
+//! found once.
 
-use crate::record::{Cell, RecordBatch};
-use crate::spec::{Column, Function, PipelineSpec};
+use crate::record::{Cell, Record};
+use crate::spec::{Column, Expr, Function, PipelineSpec, TimeSource};
 use crate::value::Input;
 
 /// One field that values are computed from; fetched once for each record, however many values use
@@ -15,7 +16,7 @@ struct InputField {
 
 /// Which fields feed which values.
 #[derive(Debug)]
-pub(crate) struct Plan {
+struct Fields {
     fields: Vec<InputField>,
     /// For each value, its field's place in `fields`; `None`: it counts every record.
     value_fields: Vec<Option<usize>>,
@@ -23,12 +24,97 @@ pub(crate) struct Plan {
     group_only: Vec<Column>,
 }
 
-/// What a record holds in the fields of a [`Plan`]; its memory is used again for the next record.
+/// What a record holds in the fields of a [`Program`]; its memory is used again for the next record.
 #[derive(Debug, Default)]
 pub(crate) struct Inputs(Vec<Input>);
 
-impl Plan {
-    pub(crate) fn new(spec: &PipelineSpec) -> Self {
+/// A pipeline's definition with all that its lanes need: made once, the same on every lane.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) spec: PipelineSpec,
+    /// Places in [`Common`].
+    pub(crate) time: usize,
+    pub(crate) filter: Option<usize>,
+    pub(crate) groups: usize,
+    fields: Fields,
+}
+
+/// Times, conditions and groups of a feed's pipelines, each once: what several pipelines ask of a
+/// record is computed for the first of them.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    pub(crate) times: Vec<TimeSource>,
+    pub(crate) filters: Vec<Expr>,
+    pub(crate) groups: Vec<Vec<Column>>,
+}
+
+fn place_of<T: PartialEq>(things: &mut Vec<T>, thing: T) -> usize {
+    let found = things.iter().position(|known| *known == thing);
+    found.unwrap_or_else(|| {
+        things.push(thing);
+        things.len() - 1
+    })
+}
+
+impl Common {
+    /// Prepares a definition.
+    pub(crate) fn program(&mut self, spec: PipelineSpec) -> Program {
+        let groups = spec.group_by.iter().map(|group| group.column).collect();
+        Program {
+            time: place_of(&mut self.times, spec.time.clone()),
+            filter: spec
+                .filter
+                .clone()
+                .map(|filter| place_of(&mut self.filters, filter)),
+            groups: place_of(&mut self.groups, groups),
+            fields: Fields::new(&spec),
+            spec,
+        }
+    }
+}
+
+impl Program {
+    /// Reads the fields of a record that values use; gives how many of them are unusable: arrays,
+    /// objects and numbers beyond the limits anywhere, texts and booleans where a number is needed.
+    /// A field counts once, however many values use it.
+    #[inline]
+    pub(crate) fn read(&self, record: &Record<'_>, inputs: &mut Inputs) -> u64 {
+        let mut bad = 0;
+        inputs.0.clear();
+        for field in &self.fields.fields {
+            let input = match record.cell(field.column) {
+                Cell::Missing | Cell::Null => Input::Null,
+                Cell::Number(number) => Input::Number(number),
+                Cell::Text(_) | Cell::Bool(_) => {
+                    bad += u64::from(field.numeric);
+                    Input::Other
+                }
+                Cell::Bad => {
+                    bad += 1;
+                    Input::Null
+                }
+            };
+            inputs.0.push(input);
+        }
+        for &column in &self.fields.group_only {
+            bad += u64::from(record.cell(column) == Cell::Bad);
+        }
+        bad
+    }
+
+    /// What value `value` takes in of the record.
+    #[inline]
+    pub(crate) fn input(&self, value: usize, inputs: &Inputs) -> Input {
+        match self.fields.value_fields[value] {
+            Some(field) => inputs.0[field],
+            // Anything but null: the record itself is counted.
+            None => Input::Other,
+        }
+    }
+}
+
+impl Fields {
+    fn new(spec: &PipelineSpec) -> Self {
         let mut fields: Vec<InputField> = Vec::new();
         let mut value_fields = Vec::with_capacity(spec.values.len());
         for value in &spec.values {
@@ -64,44 +150,6 @@ impl Plan {
             fields,
             value_fields,
             group_only,
-        }
-    }
-
-    /// Reads the fields of record `index`; gives how many of them are unusable: arrays, objects and
-    /// numbers beyond the limits anywhere, texts and booleans where a number is needed. A field
-    /// counts once, however many values use it.
-    #[inline]
-    pub(crate) fn read(&self, batch: &RecordBatch, index: usize, inputs: &mut Inputs) -> u64 {
-        let mut bad = 0;
-        inputs.0.clear();
-        for field in &self.fields {
-            let input = match batch.cell(index, field.column) {
-                Cell::Missing | Cell::Null => Input::Null,
-                Cell::Number(number) => Input::Number(number),
-                Cell::Text(_) | Cell::Bool(_) => {
-                    bad += u64::from(field.numeric);
-                    Input::Other
-                }
-                Cell::Bad => {
-                    bad += 1;
-                    Input::Null
-                }
-            };
-            inputs.0.push(input);
-        }
-        for &column in &self.group_only {
-            bad += u64::from(batch.cell(index, column) == Cell::Bad);
-        }
-        bad
-    }
-
-    /// What value `value` takes in of the record.
-    #[inline]
-    pub(crate) fn input(&self, value: usize, inputs: &Inputs) -> Input {
-        match self.value_fields[value] {
-            Some(field) => inputs.0[field],
-            // Anything but null: the record itself is counted.
-            None => Input::Other,
         }
     }
 }

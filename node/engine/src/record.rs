@@ -1,27 +1,13 @@
-//! Decoded records of one lane, on their way from the decoder to the engine.
+//! One decoded record on its way from the decoder to the state of its lane.
 //!
-//! A batch keeps the raw payloads (dead letters show an excerpt) and one cell for each record and
-//! column. Text cells point into the batch's bytes, so a batch of a thousand records makes three
-//! allocations, not thousands.
+//! Cells borrow: a text points into the payload, or, where escapes had to be resolved, into the
+//! scratch space of [`Cells`], which is used again for the next record. So a record is decoded and
+//! folded without an allocation and without a copy of what it holds.
 
 use std::ops::Range;
 
 use crate::decimal::Decimal;
 use crate::spec::{Column, Timestamp};
-
-/// What one record holds in one column.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cell<'a> {
-    /// The record has no such key.
-    Missing,
-    Null,
-    Bool(bool),
-    Number(Decimal),
-    Text(&'a str),
-    /// An array or an object, or a number outside of what [`Decimal`] holds: counted as a bad
-    /// field, used as null.
-    Bad,
-}
 
 /// Whether a payload could be decoded at all; all but `Decoded` become dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,193 +22,140 @@ pub enum RecordState {
     NotAnObject,
 }
 
+/// What one record holds in one column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// The record has no such key.
+    Missing,
+    Null,
+    Bool(bool),
+    Number(Decimal),
+    /// Valid UTF-8; the engine only compares and copies it, so it stays bytes.
+    Text(&'a [u8]),
+    /// An array or an object, or a number outside of what [`Decimal`] holds: counted as a bad
+    /// field, used as null.
+    Bad,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     Missing,
     Null,
     Bool(bool),
     Number(Decimal),
-    Text { start: u32, len: u32 },
+    InPayload { start: u32, len: u32 },
+    InScratch { start: u32, len: u32 },
     Bad,
 }
 
-/// What is known of a record besides its fields.
+/// The cells of one record; the memory serves record after record.
+#[derive(Clone, Debug, Default)]
+pub struct Cells {
+    slots: Vec<Slot>,
+    scratch: Vec<u8>,
+}
+
+impl Cells {
+    /// Cells of `columns` columns, all missing.
+    #[must_use]
+    pub fn new(columns: usize) -> Self {
+        Self {
+            slots: vec![Slot::Missing; columns],
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Makes every cell missing: the next record begins.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.slots.fill(Slot::Missing);
+        self.scratch.clear();
+    }
+
+    /// Empties a cell: its key came again, without this field.
+    #[inline]
+    pub fn set_missing(&mut self, column: Column) {
+        self.slots[column.0] = Slot::Missing;
+    }
+
+    /// Sets a cell to JSON's null.
+    #[inline]
+    pub fn set_null(&mut self, column: Column) {
+        self.slots[column.0] = Slot::Null;
+    }
+
+    /// Sets a cell to a boolean.
+    #[inline]
+    pub fn set_bool(&mut self, column: Column, value: bool) {
+        self.slots[column.0] = Slot::Bool(value);
+    }
+
+    /// Sets a cell to a number.
+    #[inline]
+    pub fn set_number(&mut self, column: Column, value: Decimal) {
+        self.slots[column.0] = Slot::Number(value);
+    }
+
+    /// Sets a cell to the text that stands in the payload at `range`, as it is: the caller has
+    /// checked that it is valid UTF-8. Payloads are bounded far below 4 GiB.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn set_text_at(&mut self, column: Column, range: Range<usize>) {
+        self.slots[column.0] = Slot::InPayload {
+            start: range.start as u32,
+            len: (range.end - range.start) as u32,
+        };
+    }
+
+    /// Sets a cell to a text that does not stand in the payload as it is.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn set_text(&mut self, column: Column, text: &str) {
+        let start = self.scratch.len() as u32;
+        self.scratch.extend_from_slice(text.as_bytes());
+        self.slots[column.0] = Slot::InScratch {
+            start,
+            len: text.len() as u32,
+        };
+    }
+
+    /// Marks a cell as unusable.
+    #[inline]
+    pub fn set_bad(&mut self, column: Column) {
+        self.slots[column.0] = Slot::Bad;
+    }
+}
+
+/// One record: where it stands, its payload, and its cells.
 #[derive(Clone, Copy, Debug)]
-pub struct RecordMeta {
+pub struct Record<'a> {
     /// Position in its lane: a Kafka offset, or the byte position in a file.
     pub offset: i64,
     /// When the record was appended, where the source knows it.
     pub append_time: Option<Timestamp>,
     pub state: RecordState,
-    payload_start: u32,
-    payload_len: u32,
+    /// The raw payload: dead letters show an excerpt. Empty for a tombstone.
+    pub payload: &'a [u8],
+    /// Those that were set from this very payload.
+    pub cells: &'a Cells,
 }
 
-/// Decoded records of one lane, in the order of their offsets.
-#[derive(Debug)]
-pub struct RecordBatch {
-    columns: usize,
-    bytes: Vec<u8>,
-    records: Vec<RecordMeta>,
-    slots: Vec<Slot>,
-}
-
-impl RecordBatch {
-    /// An empty batch of records with `columns` fields each.
+impl<'a> Record<'a> {
+    /// The cell in `column`.
     #[must_use]
-    pub fn new(columns: usize) -> Self {
-        Self {
-            columns,
-            bytes: Vec::new(),
-            records: Vec::new(),
-            slots: Vec::new(),
-        }
-    }
-
-    /// Number of records.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-
-    /// Bytes of payloads and texts held.
-    #[must_use]
-    pub fn byte_len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Starts the next record, with every column missing; the caller fills its cells with the
-    /// `set_*` calls. A payload that would take the batch beyond 4 GiB does not occur: sources
-    /// bound a batch far below.
-    pub fn push(
-        &mut self,
-        offset: i64,
-        append_time: Option<Timestamp>,
-        state: RecordState,
-        payload: &[u8],
-    ) {
-        let payload_start = position(self.bytes.len());
-        self.bytes.extend_from_slice(payload);
-        let payload_len = position(payload.len());
-        self.records.push(RecordMeta {
-            offset,
-            append_time,
-            state,
-            payload_start,
-            payload_len,
-        });
-        self.slots
-            .resize(self.slots.len() + self.columns, Slot::Missing);
-    }
-
-    /// Changes the verdict over the last record: decoding found a fault in the midst of it. Its
-    /// cells become missing.
-    pub fn reject_last(&mut self, state: RecordState) {
-        if let Some(last) = self.records.last_mut() {
-            last.state = state;
-            let first = self.slots.len() - self.columns;
-            self.slots[first..].fill(Slot::Missing);
-        }
-    }
-
-    fn set(&mut self, column: Column, slot: Slot) {
-        debug_assert!(column.0 < self.columns && !self.records.is_empty());
-        let at = self.slots.len() - self.columns + column.0;
-        self.slots[at] = slot;
-    }
-
-    /// Empties a cell of the last record: its key came again, without this field.
-    pub fn set_missing(&mut self, column: Column) {
-        self.set(column, Slot::Missing);
-    }
-
-    /// Sets a cell of the last record to JSON's null.
-    pub fn set_null(&mut self, column: Column) {
-        self.set(column, Slot::Null);
-    }
-
-    /// Sets a cell of the last record to a boolean.
-    pub fn set_bool(&mut self, column: Column, value: bool) {
-        self.set(column, Slot::Bool(value));
-    }
-
-    /// Sets a cell of the last record to a number.
-    pub fn set_number(&mut self, column: Column, value: Decimal) {
-        self.set(column, Slot::Number(value));
-    }
-
-    /// Sets a cell of the last record to a text.
-    pub fn set_text(&mut self, column: Column, value: &str) {
-        let start = position(self.bytes.len());
-        self.bytes.extend_from_slice(value.as_bytes());
-        self.set(
-            column,
-            Slot::Text {
-                start,
-                len: position(value.len()),
-            },
-        );
-    }
-
-    /// Marks a cell of the last record as unusable.
-    pub fn set_bad(&mut self, column: Column) {
-        self.set(column, Slot::Bad);
-    }
-
-    /// Offset, append time and state of record `index`.
-    #[must_use]
-    pub fn meta(&self, index: usize) -> &RecordMeta {
-        &self.records[index]
-    }
-
-    /// All records' offsets and states, in order.
-    #[must_use]
-    pub fn metas(&self) -> &[RecordMeta] {
-        &self.records
-    }
-
-    /// The raw payload of record `index`.
-    #[must_use]
-    pub fn payload(&self, index: usize) -> &[u8] {
-        let record = &self.records[index];
-        self.slice(record.payload_start, record.payload_len)
-    }
-
-    /// The cell of record `index` in `column`.
-    #[must_use]
-    pub fn cell(&self, index: usize, column: Column) -> Cell<'_> {
-        match self.slots[index * self.columns + column.0] {
+    #[inline]
+    pub fn cell(&self, column: Column) -> Cell<'a> {
+        let slice = |bytes: &'a [u8], start: u32, len: u32| {
+            let start = start as usize;
+            &bytes[start..start + len as usize]
+        };
+        match self.cells.slots[column.0] {
             Slot::Missing => Cell::Missing,
             Slot::Null => Cell::Null,
             Slot::Bool(value) => Cell::Bool(value),
             Slot::Number(value) => Cell::Number(value),
-            // Texts were copied from a `&str`, whole.
-            Slot::Text { start, len } => {
-                Cell::Text(std::str::from_utf8(self.slice(start, len)).unwrap_or_default())
-            }
+            Slot::InPayload { start, len } => Cell::Text(slice(self.payload, start, len)),
+            Slot::InScratch { start, len } => Cell::Text(slice(&self.cells.scratch, start, len)),
             Slot::Bad => Cell::Bad,
         }
     }
-
-    /// The records whose offset is in `from..to`, as a range of indexes.
-    #[must_use]
-    pub fn range(&self, from: i64, to: i64) -> Range<usize> {
-        let start = self.records.partition_point(|record| record.offset < from);
-        let end = self.records.partition_point(|record| record.offset < to);
-        start..end.max(start)
-    }
-
-    fn slice(&self, start: u32, len: u32) -> &[u8] {
-        let start = start as usize;
-        &self.bytes[start..start + len as usize]
-    }
-}
-
-fn position(bytes: usize) -> u32 {
-    u32::try_from(bytes).expect("a batch is bounded far below 4 GiB")
 }

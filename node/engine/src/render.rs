@@ -7,44 +7,86 @@ use crate::group::{GroupValue, split_value};
 use crate::row::Seq;
 use crate::spec::{PipelineSpec, Timestamp};
 use crate::timestamp;
-use crate::value::Accumulator;
+use crate::value::Column;
 
-/// What a row shows.
-pub(crate) struct RowContent<'a> {
-    /// `None` while the window is open.
-    pub(crate) seq: Option<Seq>,
-    pub(crate) start: Timestamp,
-    pub(crate) end: Timestamp,
-    /// The group's key.
-    pub(crate) key: &'a [u8],
-    pub(crate) values: &'a [Accumulator],
+/// Writes rows, one after another into the same memory. What is the same for all rows of a pipeline,
+/// or of a window, is written once.
+pub(crate) struct RowWriter<'a> {
+    spec: &'a PipelineSpec,
+    /// Up to the number.
+    head: Vec<u8>,
+    /// From behind the number up to the group.
+    times: Vec<u8>,
+    out: Vec<u8>,
 }
 
-/// The JSON of a row, and where in it the value of `group` lies.
-pub(crate) fn row(spec: &PipelineSpec, content: &RowContent<'_>) -> (Vec<u8>, Range<usize>) {
-    let mut out = Vec::with_capacity(192 + 48 * spec.values.len());
-    out.extend_from_slice(b"{\"pipeline\":");
-    write_text(&spec.name, &mut out);
-    out.extend_from_slice(b",\"seq\":");
-    match content.seq {
-        Some(seq) => out.extend_from_slice(seq.0.to_string().as_bytes()),
-        None => out.extend_from_slice(b"null"),
+impl<'a> RowWriter<'a> {
+    pub(crate) fn new(spec: &'a PipelineSpec) -> Self {
+        let mut head = b"{\"pipeline\":".to_vec();
+        write_text(&spec.name, &mut head);
+        head.extend_from_slice(b",\"seq\":");
+        Self {
+            spec,
+            head,
+            times: Vec::new(),
+            out: Vec::new(),
+        }
     }
-    out.extend_from_slice(b",\"revision\":0,\"start\":\"");
-    timestamp::write_to(content.start, &mut out);
-    out.extend_from_slice(b"\",\"end\":\"");
-    timestamp::write_to(content.end, &mut out);
-    out.extend_from_slice(b"\",\"group\":");
-    let group_start = out.len();
-    write_group(spec, content.key, &mut out);
-    let group = group_start..out.len();
-    out.extend_from_slice(b",\"values\":{");
-    for (at, (value, spec)) in content.values.iter().zip(&spec.values).enumerate() {
-        write_name(at, &spec.name, &mut out);
-        value.write_to(&mut out);
+
+    /// The next rows are of the window that ends at `end`.
+    pub(crate) fn window(&mut self, end: i64) {
+        self.times.clear();
+        let out = &mut self.times;
+        out.extend_from_slice(b",\"revision\":0,\"start\":\"");
+        timestamp::write_to(Timestamp(end - self.spec.window.size_ms()), out);
+        out.extend_from_slice(b"\",\"end\":\"");
+        timestamp::write_to(Timestamp(end), out);
+        out.extend_from_slice(b"\",\"group\":");
     }
-    out.extend_from_slice(b"}}");
-    (out, group)
+
+    /// The JSON of a row, and where in it the value of `group` lies. Without a number the window is
+    /// open.
+    pub(crate) fn row(
+        &mut self,
+        seq: Option<Seq>,
+        key: &[u8],
+        columns: &[Column],
+        place: usize,
+    ) -> (&[u8], Range<usize>) {
+        let out = &mut self.out;
+        out.clear();
+        out.extend_from_slice(&self.head);
+        match seq {
+            Some(seq) => write_unsigned(seq.0, out),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(&self.times);
+        let group_start = out.len();
+        write_group(self.spec, key, out);
+        let group = group_start..out.len();
+        out.extend_from_slice(b",\"values\":{");
+        for (at, (column, value)) in columns.iter().zip(&self.spec.values).enumerate() {
+            write_name(at, &value.name, out);
+            column.write_to(place, out);
+        }
+        out.extend_from_slice(b"}}");
+        (out, group)
+    }
+}
+
+/// Appends a number in decimal digits.
+pub(crate) fn write_unsigned(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// The JSON of a dead letter.

@@ -67,6 +67,37 @@ pub struct Row {
     pub group: Range<usize>,
 }
 
+/// A row whose bytes are lent.
+#[derive(Clone, Debug)]
+pub struct RowRef<'a> {
+    pub seq: Seq,
+    /// The window's start; of a dead letter, 0.
+    pub start: Timestamp,
+    /// The window's end, not part of it; of a dead letter, 0.
+    pub end: Timestamp,
+    /// The stream's digest up to and with this row.
+    pub digest: Digest,
+    /// One JSON object without line breaks.
+    pub json: &'a [u8],
+    /// Where in `json` the value of `group` lies; empty for a dead letter.
+    pub group: Range<usize>,
+}
+
+impl RowRef<'_> {
+    /// The same row with bytes of its own.
+    #[must_use]
+    pub fn to_row(&self) -> Row {
+        Row {
+            seq: self.seq,
+            start: self.start,
+            end: self.end,
+            digest: self.digest,
+            json: self.json.to_vec(),
+            group: self.group.clone(),
+        }
+    }
+}
+
 /// New rows of one stream, their numbers without a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOutput {

@@ -7,7 +7,7 @@ use crate::decimal::Decimal;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);
 
-/// Index of a decoded field within a [`crate::record::RecordBatch`].
+/// Index of a decoded field within [`crate::record::Cells`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Column(pub usize);
 
@@ -31,7 +31,7 @@ pub struct PipelineSpec {
 }
 
 /// Where a record's event time comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum TimeSource {
     /// The time that the broker or the producer stamped on the record.
     AppendTime,

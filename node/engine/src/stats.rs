@@ -1,7 +1,7 @@
 //! Counters of a pipeline: nothing is dropped without being counted.
 
-use crate::checkpoint::codec::{Fault, Reader, Writer};
 use crate::dead_letter::{Reason, ReasonCounts};
+use crate::part::codec::{Fault, Reader, Writer};
 use crate::row::{Digest, Seq};
 use crate::spec::Timestamp;
 
@@ -37,7 +37,7 @@ impl Counters {
         }
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         for number in [
             self.records,
             self.counted,

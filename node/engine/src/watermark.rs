@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::checkpoint::codec::{Fault, Reader, Writer};
+use crate::part::codec::{Fault, Reader, Writer};
 use crate::spec::{CloseSpec, Timestamp};
 
 /// The largest event times that one lane has shown, as many as the watermark looks back.
 ///
 /// Invariant: at most `records` times, the least on top.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct EventTimes {
     largest: BinaryHeap<Reverse<i64>>,
     /// Kept beside the heap: it is read for every record.
@@ -47,7 +47,7 @@ impl EventTimes {
         self.watermark = least.map(|time| Timestamp(time.0.saturating_sub(close.lag_ms)));
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         let mut times: Vec<i64> = self.largest.iter().map(|time| time.0).collect();
         times.sort_unstable();
         out.length(times.len());
@@ -58,7 +58,11 @@ impl EventTimes {
 
     pub(crate) fn decode(input: &mut Reader<'_>, close: &CloseSpec) -> Result<Self, Fault> {
         let mut times = Self::default();
-        for _ in 0..input.length()? {
+        let shown = input.length()?;
+        if shown > close.records.max(1) as u64 {
+            return Err(Fault::Damaged("a watermark looks back too far"));
+        }
+        for _ in 0..shown {
             times.largest.push(Reverse(input.signed()?));
         }
         times.refresh(close);

@@ -20,6 +20,26 @@ pub(crate) struct PaneKey {
     pub(crate) first_end: i64,
 }
 
+impl PaneKey {
+    /// The end of the last window that the pane lies in.
+    pub(crate) fn last_end(self, window: WindowSpec) -> i64 {
+        self.start.saturating_add(window.size_ms())
+    }
+
+    /// Whether the pane's records count in the window with this end.
+    pub(crate) fn counts_in(self, window: WindowSpec, end: i64) -> bool {
+        self.first_end <= end && panes_of(window, end).contains(&self.start)
+    }
+
+    /// Whether there can be such a pane.
+    pub(crate) fn is_sound(self, window: WindowSpec) -> bool {
+        let earliest = self.start.checked_add(window.slide_ms());
+        let latest = self.start.checked_add(window.size_ms());
+        earliest.is_some_and(|end| end <= self.first_end)
+            && latest.is_some_and(|end| self.first_end <= end)
+    }
+}
+
 /// Where a record counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
@@ -63,7 +83,7 @@ pub(crate) fn place(
 }
 
 /// The panes' starts that lie in the window with this end.
-pub(crate) fn panes_of(window: WindowSpec, end: i64) -> Range<i64> {
+fn panes_of(window: WindowSpec, end: i64) -> Range<i64> {
     end - window.size_ms()..end
 }
 

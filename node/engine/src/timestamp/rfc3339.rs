@@ -12,8 +12,8 @@ const SECONDS_END: usize = 19;
 /// outside of the years 0001 to 9999.
 #[must_use]
 #[inline]
-pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
-    let (head, rest) = text.as_bytes().split_first_chunk::<SECONDS_END>()?;
+pub fn parse_rfc3339(text: &[u8]) -> Option<Timestamp> {
+    let (head, rest) = text.split_first_chunk::<SECONDS_END>()?;
     let seconds = civil_seconds(head)?;
     let (millis, zone) = fraction_millis(rest)?;
     let offset_seconds = match zone {

@@ -4,9 +4,10 @@ use std::cmp::Ordering;
 
 use ethnum::U256;
 
+use super::State;
 use super::exact::ExactSum;
-use crate::checkpoint::codec::{Fault, Reader, Writer};
 use crate::decimal::{Decimal, power_of_ten_wide, write_digits};
+use crate::part::codec::{Fault, Reader, Writer};
 
 /// Significant digits of an average; half is rounded to the even digit.
 pub const AVERAGE_DIGITS: u32 = 20;
@@ -24,13 +25,15 @@ impl Avg {
         self.sum.add(number);
         self.numbers = self.numbers.saturating_add(1);
     }
+}
 
-    pub(crate) fn merge(&mut self, other: &Self) {
+impl State for Avg {
+    fn merge(&mut self, other: &Self) {
         self.sum.merge(&other.sum);
         self.numbers = self.numbers.saturating_add(other.numbers);
     }
 
-    pub(crate) fn write_to(&self, out: &mut Vec<u8>) {
+    fn write_to(&self, out: &mut Vec<u8>) {
         if self.numbers == 0 {
             out.extend_from_slice(super::NULL);
             return;
@@ -45,14 +48,14 @@ impl Avg {
         );
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    fn encode(&self, out: &mut Writer<'_>) {
         out.unsigned(self.numbers);
         if self.numbers > 0 {
             self.sum.encode(out);
         }
     }
 
-    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
         let numbers = input.unsigned()?;
         let sum = if numbers > 0 {
             ExactSum::decode(input)?
@@ -60,6 +63,10 @@ impl Avg {
             ExactSum::default()
         };
         Ok(Self { sum, numbers })
+    }
+
+    fn heap(&self) -> usize {
+        self.sum.heap()
     }
 }
 

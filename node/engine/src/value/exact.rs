@@ -2,8 +2,8 @@
 
 use ethnum::I256;
 
-use crate::checkpoint::codec::{Fault, Reader, Writer};
 use crate::decimal::{Decimal, MAX_SCALE, power_of_ten, power_of_ten_wide, write_digits};
+use crate::part::codec::{Fault, Reader, Writer};
 
 /// An exact sum of decimal numbers. The order of additions shows neither in its value nor in its
 /// bytes.
@@ -73,6 +73,14 @@ impl ExactSum {
         }
     }
 
+    /// Bytes that it holds beside itself.
+    pub(crate) fn heap(&self) -> usize {
+        match self {
+            Self::Small { .. } => 0,
+            Self::Wide(sum) => size_of_val(&**sum),
+        }
+    }
+
     /// Mantissa and scale, the scale as small as can be.
     pub(crate) fn parts(&self) -> (I256, u32) {
         match self {
@@ -101,7 +109,7 @@ impl ExactSum {
         write_digits(mantissa.is_negative(), &digits, scale, out);
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         let (mantissa, scale) = self.parts();
         // A scale is at most 30; the mark of a wide sum is the next bits.
         let scale = scale as u8;
@@ -121,7 +129,7 @@ impl ExactSum {
         let mark = input.byte()?;
         let scale = mark & !WIDE;
         if u32::from(scale) > MAX_SCALE {
-            return Err(Fault("a sum has too many digits"));
+            return Err(Fault::Damaged("a sum has too many digits"));
         }
         if mark & WIDE == 0 {
             let (high, low) = split(input.wide_signed()?);
@@ -131,7 +139,7 @@ impl ExactSum {
         let factor = power_of_ten_wide(MAX_SCALE - u32::from(scale));
         let sum = mantissa
             .checked_mul(factor)
-            .ok_or(Fault("a sum is too large"))?;
+            .ok_or(Fault::Damaged("a sum is too large"))?;
         Ok(Self::Wide(Box::new(sum)))
     }
 }
@@ -194,9 +202,11 @@ mod tests {
     }
 
     fn bytes(sum: &ExactSum) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut bytes = Vec::new();
+        let mut out = Writer::new(&mut bytes);
         sum.encode(&mut out);
-        out.bytes
+        out.finish().unwrap();
+        bytes
     }
 
     #[test]
@@ -253,8 +263,8 @@ mod tests {
             &[],
         ] {
             let sum = sum_of(numbers);
-            let restored = ExactSum::decode(&mut Reader::new(&bytes(&sum)));
-            assert_eq!(restored, Ok(sum));
+            let restored = ExactSum::decode(&mut Reader::new(&mut &bytes(&sum)[..]));
+            assert_eq!(restored.unwrap(), sum);
         }
     }
 

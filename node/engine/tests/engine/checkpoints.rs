@@ -1,33 +1,59 @@
 //! Loading a checkpoint: the same state, or a clear refusal.
 
 use unisono_engine::row::Incarnation;
-use unisono_engine::{CHECKPOINT_VERSION, FeedEngine, RestoreError};
+use unisono_engine::spec::PipelineSpec;
+use unisono_engine::{PART_VERSION, RestoreError};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::timeline::{PIPELINE, Player, grouped, lag, plain};
+use crate::harness::{Engine, Parts};
+use crate::timeline::{PIPELINE, Player, grouped, plain};
 
-fn checkpoint() -> Vec<u8> {
+fn checkpoint() -> Parts {
     let mut player = Player::new(grouped(), &["p0", "p1"]);
     player.play("p0@1:a=1.5 p0@3:b=9999999999999999999999999999 p0@3:b=1e-30 p1@x tick@5:p1");
     player.engine.checkpoint()
 }
 
+fn restore(parts: &Parts) -> Result<Engine, RestoreError> {
+    Engine::restore(parts, vec![(PIPELINE, grouped())])
+}
+
+/// The parts with each part changed in turn.
+fn changed(parts: &Parts, change: impl Fn(&[u8]) -> Vec<u8>) -> impl Iterator<Item = Parts> {
+    (0..parts.len()).map(move |part| {
+        let mut parts = parts.clone();
+        parts[part] = change(&parts[part]);
+        parts
+    })
+}
+
+fn with_checksum(content: &[u8]) -> Vec<u8> {
+    [content, &xxh3_128(content).to_be_bytes()].concat()
+}
+
 #[test]
 fn a_restored_engine_is_the_same() {
-    let bytes = checkpoint();
-    let engine = FeedEngine::restore(&bytes, vec![(PIPELINE, grouped())]).unwrap();
-    assert_eq!(engine.checkpoint(), bytes);
+    let parts = checkpoint();
+    let mut engine = restore(&parts).unwrap();
+    assert_eq!(engine.checkpoint(), parts);
     assert_eq!(engine.stats(PIPELINE).unwrap().open_groups, 2);
+    assert_eq!(engine.stats(PIPELINE).unwrap().open_windows, 1);
 }
 
 #[test]
 fn every_flipped_bit_and_every_cut_is_refused() {
-    let bytes = checkpoint();
-    for at in 0..bytes.len() {
-        let mut damaged = bytes.clone();
-        damaged[at] ^= 1 << (at % 8);
-        for damaged in [&damaged[..], &bytes[..at]] {
-            let result = FeedEngine::restore(damaged, vec![(PIPELINE, grouped())]);
+    let parts = checkpoint();
+    let longest = parts.iter().map(Vec::len).max().unwrap();
+    for at in 0..longest {
+        let flip = |part: &[u8]| {
+            let mut damaged = part.to_vec();
+            let at = at % damaged.len();
+            damaged[at] ^= 1 << (at % 8);
+            damaged
+        };
+        let cut = |part: &[u8]| part[..at % part.len()].to_vec();
+        for damaged in changed(&parts, flip).chain(changed(&parts, cut)) {
+            let result = restore(&damaged).map(drop);
             assert!(matches!(result, Err(RestoreError::Damaged { .. })), "{at}");
         }
     }
@@ -35,43 +61,68 @@ fn every_flipped_bit_and_every_cut_is_refused() {
 
 #[test]
 fn damage_under_a_right_checksum_is_no_panic() {
-    let bytes = checkpoint();
-    let content = bytes.len() - 16;
-    for at in 10..content {
-        for value in [0, 1, 0x7f, 0x80, 0xff] {
-            let mut damaged = bytes[..content].to_vec();
-            damaged[at] = value;
-            damaged.extend_from_slice(&xxh3_128(&damaged.clone()).to_be_bytes());
-            if let Ok(mut engine) = FeedEngine::restore(&damaged, vec![(PIPELINE, grouped())]) {
-                let _ = engine.stats(PIPELINE);
-                let _ = engine.finish();
+    let parts = checkpoint();
+    for part in 0..parts.len() {
+        let content = parts[part].len() - 16;
+        for at in 10..content {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut damaged = parts.clone();
+                damaged[part][at] = value;
+                damaged[part] = with_checksum(&damaged[part][..content]);
+                if let Ok(mut engine) = restore(&damaged) {
+                    let _ = engine.stats(PIPELINE);
+                    let _ = engine.finish();
+                }
             }
         }
     }
 }
 
 #[test]
-fn a_newer_version_is_refused_with_the_versions_named() {
-    let bytes = checkpoint();
-    let mut newer = bytes[..bytes.len() - 16].to_vec();
-    newer[8..10].copy_from_slice(&(CHECKPOINT_VERSION + 1).to_be_bytes());
-    newer.extend_from_slice(&xxh3_128(&newer.clone()).to_be_bytes());
-    let error = FeedEngine::restore(&newer, vec![(PIPELINE, grouped())]).unwrap_err();
-    let text = "the checkpoint has version 2, this program reads versions up to 1; upgrade it";
-    assert_eq!(error.to_string(), text);
+fn parts_that_do_not_belong_together_are_refused() {
+    let parts = checkpoint();
+    let swapped = vec![parts[0].clone(), parts[2].clone(), parts[1].clone()];
+    let twice = vec![parts[0].clone(), parts[0].clone(), parts[2].clone()];
+    for wrong in [swapped, twice] {
+        let result = restore(&wrong).map(drop);
+        assert!(matches!(result, Err(RestoreError::Damaged { .. })));
+    }
+}
+
+#[test]
+fn another_version_is_refused_with_the_versions_named() {
+    for version in [PART_VERSION - 1, PART_VERSION + 1] {
+        let other = |part: &[u8]| {
+            let mut content = part[..part.len() - 16].to_vec();
+            content[8..10].copy_from_slice(&version.to_be_bytes());
+            with_checksum(&content)
+        };
+        for parts in changed(&checkpoint(), other) {
+            let error = restore(&parts).map(drop).unwrap_err();
+            let text = format!("the checkpoint has engine format {version}, this program reads 2:");
+            assert!(error.to_string().starts_with(&text), "{error}");
+        }
+    }
 }
 
 #[test]
 fn other_definitions_are_refused() {
-    let bytes = checkpoint();
+    let parts = checkpoint();
     let other = Incarnation(8);
+    let fewer_values = PipelineSpec {
+        values: vec![grouped().values.remove(0)],
+        ..grouped()
+    };
     for (specs, incarnation) in [
         (vec![], 7),
-        (vec![(PIPELINE, lag(grouped(), 1))], 7),
+        (vec![(PIPELINE, plain())], 7),
+        (vec![(PIPELINE, fewer_values)], 7),
         (vec![(other, grouped())], 7),
         (vec![(PIPELINE, grouped()), (other, plain())], 8),
     ] {
-        let error = FeedEngine::restore(&bytes, specs).unwrap_err();
-        assert_eq!(error, RestoreError::OtherSpec { incarnation });
+        let error = Engine::restore(&parts, specs).map(drop).unwrap_err();
+        let found =
+            matches!(error, RestoreError::OtherSpec { incarnation: found } if found == incarnation);
+        assert!(found, "{error}");
     }
 }

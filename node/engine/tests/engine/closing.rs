@@ -1,8 +1,13 @@
 //! When windows close: watermarks, silent lanes, wrong clocks.
 
+use unisono_engine::decimal::Decimal;
+use unisono_engine::record::RecordState;
 use unisono_engine::spec::{CloseSpec, PipelineSpec, Timestamp};
 
-use crate::timeline::{PIPELINE, Player, check, grouped, idle, lag, only_values_above_zero, plain};
+use crate::harness::{Batch, Engine};
+use crate::timeline::{
+    GROUP, PIPELINE, Player, TIME, check, grouped, idle, lag, only_values_above_zero, plain, window,
+};
 
 #[test]
 fn the_slowest_lane_holds_the_window_open() {
@@ -161,4 +166,33 @@ fn a_record_of_1970_does_not_make_a_million_empty_windows() {
     assert_eq!(results.split("; ").count(), 1002);
     assert!(results.starts_with("[0,10) n=1 sum=1; [10,20) n=0 sum=null; "));
     assert!(results.ends_with("[10000,10010) n=0 sum=null; [1521911720,1521911730) n=1 sum=1"));
+}
+
+#[test]
+fn a_group_takes_few_bytes_beyond_its_key() {
+    let mut spec = grouped();
+    spec.window = window(100, 10);
+    spec.values.truncate(1);
+    spec.close.lag_ms = 60_000;
+    let mut engine = Engine::default();
+    engine.add_pipeline(PIPELINE, spec);
+    let lane = engine.add_lane("l/0".into());
+    let groups: i64 = 100_000;
+    let mut fill = |second: i64| {
+        let mut batch = Batch::default();
+        for group in 0..groups {
+            batch.push(group, RecordState::Decoded, b"{}");
+            batch.set_number(TIME, Decimal::from_i64(second));
+            batch.set_text(GROUP, &format!("user-{group:07}"));
+        }
+        engine.begin(None);
+        engine.absorb(lane, &batch, 0..batch.len());
+        assert!(engine.close(&[]).is_empty());
+        engine.state_bytes() as i64 / groups
+    };
+    // A key's bytes are its twelve characters and three of form.
+    let first = fill(5);
+    assert!(first <= 60 + 15, "{first} bytes a group");
+    let next_pane = fill(15) - first;
+    assert!(next_pane <= 10, "{next_pane} bytes a group of another pane");
 }

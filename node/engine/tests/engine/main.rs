@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod closing;
+mod harness;
 mod lateness;
 mod properties;
 mod rows;

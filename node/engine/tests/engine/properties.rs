@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use unisono_engine::FeedEngine;
 use unisono_engine::decimal::Decimal;
-use unisono_engine::record::{RecordBatch, RecordState};
+use unisono_engine::record::RecordState;
 use unisono_engine::row::{Row, StreamKind, StreamOutput};
 use unisono_engine::spec::{CloseSpec, LaneId, PipelineSpec, Timestamp};
 
+use crate::harness::{Batch, Engine, Parts};
 use crate::timeline::{
-    COLUMNS, GROUP, PIPELINE, TIME, VALUE, grouped, only_values_above_zero, plain, window,
+    GROUP, PIPELINE, TIME, VALUE, grouped, only_values_above_zero, plain, window,
 };
 
 /// A small generator; its seed names the case.
@@ -78,10 +78,10 @@ fn events(random: &mut Random) -> Vec<Event> {
     (0..120).map(&mut event).collect()
 }
 
-fn batch(events: &[Event]) -> RecordBatch {
-    let mut batch = RecordBatch::new(COLUMNS);
+fn batch(events: &[Event]) -> Batch {
+    let mut batch = Batch::default();
     for (offset, event) in events.iter().enumerate() {
-        batch.push(offset as i64, None, RecordState::Decoded, b"{}");
+        batch.push(offset as i64, RecordState::Decoded, b"{}");
         batch.set_number(TIME, Decimal::from_i64(event.second));
         batch.set_text(GROUP, &format!("g{}", event.group));
         batch.set_number(VALUE, Decimal::from_i64(event.value));
@@ -89,8 +89,8 @@ fn batch(events: &[Event]) -> RecordBatch {
     batch
 }
 
-fn engine(case: &Case) -> FeedEngine {
-    let mut engine = FeedEngine::new();
+fn engine(case: &Case) -> Engine {
+    let mut engine = Engine::default();
     engine.add_pipeline(PIPELINE, case.spec.clone());
     for lane in 0..case.lanes.len() {
         engine.add_lane(format!("l/{lane}"));
@@ -108,7 +108,7 @@ fn take(outputs: Vec<StreamOutput>, kind: StreamKind, rows: &mut Vec<Row>) {
 /// All rows, with the records in ticks of at most `most` records of each lane, drawn anew for each.
 fn rows_split(case: &Case, random: &mut Random, most: u64) -> Vec<Row> {
     let mut engine = engine(case);
-    let batches: Vec<RecordBatch> = case.lanes.iter().map(|lane| batch(lane)).collect();
+    let batches: Vec<Batch> = case.lanes.iter().map(|lane| batch(lane)).collect();
     let mut taken = vec![0; batches.len()];
     let mut rows = Vec::new();
     while taken
@@ -116,21 +116,21 @@ fn rows_split(case: &Case, random: &mut Random, most: u64) -> Vec<Row> {
         .zip(&batches)
         .any(|(&taken, batch)| taken < batch.len())
     {
-        let mut tick = engine.begin(None);
+        engine.begin(None);
         let first = random.below(batches.len() as u64) as usize;
         for at in 0..batches.len() {
             let lane = (first + at) % batches.len();
             let to = (taken[lane] + random.below(most + 1) as usize).min(batches[lane].len());
             let middle = taken[lane] + random.below((to - taken[lane]) as u64 + 1) as usize;
             let id = LaneId(lane as u32);
-            tick.absorb(id, &batches[lane], taken[lane]..middle);
-            tick.absorb(id, &batches[lane], middle..to);
+            engine.absorb(id, &batches[lane], taken[lane]..middle);
+            engine.absorb(id, &batches[lane], middle..to);
             taken[lane] = to;
         }
-        take(tick.close(&[]), StreamKind::Rows, &mut rows);
+        take(engine.close(&[]), StreamKind::Rows, &mut rows);
         if random.below(10) == 0 {
             let specs = vec![(PIPELINE, case.spec.clone())];
-            engine = FeedEngine::restore(&engine.checkpoint(), specs).unwrap();
+            engine = Engine::restore(&engine.checkpoint(), specs).unwrap();
         }
     }
     take(engine.finish(), StreamKind::Rows, &mut rows);
@@ -223,14 +223,14 @@ fn rows_are_those_of_a_plain_count() {
 
 /// Everything that comes out of ticks with agreed time, idle lanes and late records, restored after
 /// each tick or never.
-fn timed(case: &Case, restores: bool) -> (Vec<Row>, Vec<Row>, Vec<u8>) {
+fn timed(case: &Case, restores: bool) -> (Vec<Row>, Vec<Row>, Parts) {
     let mut random = Random(77);
     let mut engine = engine(case);
-    let batches: Vec<RecordBatch> = case.lanes.iter().map(|lane| batch(lane)).collect();
+    let batches: Vec<Batch> = case.lanes.iter().map(|lane| batch(lane)).collect();
     let mut taken = vec![0; batches.len()];
     let (mut rows, mut letters) = (Vec::new(), Vec::new());
     for step in 0..200_i64 {
-        let mut tick = engine.begin(Some(Timestamp(-200_000 + step * 700)));
+        engine.begin(Some(Timestamp(-200_000 + step * 700)));
         let mut at_end = Vec::new();
         for (lane, batch) in batches.iter().enumerate() {
             let id = LaneId(lane as u32);
@@ -239,15 +239,15 @@ fn timed(case: &Case, restores: bool) -> (Vec<Row>, Vec<Row>, Vec<u8>) {
                 continue;
             }
             let to = (taken[lane] + random.below(3) as usize).min(batch.len());
-            tick.absorb(id, batch, taken[lane]..to);
+            engine.absorb(id, batch, taken[lane]..to);
             taken[lane] = to;
         }
-        let outputs = tick.close(&at_end);
+        let outputs = engine.close(&at_end);
         take(outputs.clone(), StreamKind::Rows, &mut rows);
         take(outputs, StreamKind::DeadLetters, &mut letters);
         if restores {
             let specs = vec![(PIPELINE, case.spec.clone())];
-            engine = FeedEngine::restore(&engine.checkpoint(), specs).unwrap();
+            engine = Engine::restore(&engine.checkpoint(), specs).unwrap();
         }
     }
     (rows, letters, engine.checkpoint())

@@ -1,15 +1,15 @@
 //! What rows and dead letters hold.
 
-use unisono_engine::FeedEngine;
 use unisono_engine::dead_letter::Reason;
 use unisono_engine::decimal::Decimal;
-use unisono_engine::record::{RecordBatch, RecordState};
+use unisono_engine::record::RecordState;
 use unisono_engine::row::{Digest, StreamKind};
 use unisono_engine::spec::{
     Column, Function, GroupColumn, PipelineSpec, TimeFormat, TimeSource, Timestamp, WindowError,
     WindowSpec,
 };
 
+use crate::harness::{Batch, Engine};
 use crate::timeline::{PIPELINE, Player, VALUE, check, grouped, plain, value, window};
 
 fn all_values() -> PipelineSpec {
@@ -43,19 +43,19 @@ fn a_row_is_exactly_this_json() {
         ],
         ..plain()
     };
-    let mut engine = FeedEngine::new();
+    let mut engine = Engine::default();
     engine.add_pipeline(PIPELINE, spec);
     let lane = engine.add_lane("dns/0".into());
-    let mut batch = RecordBatch::new(3);
+    let mut batch = Batch::default();
     for (offset, number) in ["5.35", "0.004"].iter().enumerate() {
-        batch.push(offset as i64, None, RecordState::Decoded, b"{}");
+        batch.push(offset as i64, RecordState::Decoded, b"{}");
         batch.set_text(Column(0), "2018-03-24T17:15:20.866586Z");
         batch.set_text(Column(1), "NO\"ERROR");
         batch.set_number(VALUE, Decimal::parse(number.as_bytes()).unwrap());
     }
-    let mut tick = engine.begin(None);
-    tick.absorb(lane, &batch, 0..2);
-    assert_eq!(tick.close(&[]), []);
+    engine.begin(None);
+    engine.absorb(lane, &batch, 0..2);
+    assert_eq!(engine.close(&[]), []);
     let head = r#"{"pipeline":"dns","seq":"#;
     let tail = r#","revision":0,"start":"2018-03-24T17:15:00Z","end":"2018-03-24T17:16:00Z","#;
     let tail = format!(

@@ -9,14 +9,15 @@
 //! Results: `[0,10) a n=2 sum=3` is a row, `!late p0#4` a dead letter of the record at offset 4 of
 //! `p0`.
 
-use unisono_engine::FeedEngine;
 use unisono_engine::decimal::Decimal;
-use unisono_engine::record::{RecordBatch, RecordState};
+use unisono_engine::record::RecordState;
 use unisono_engine::row::{Incarnation, Row, StreamKind, StreamOutput};
 use unisono_engine::spec::{
     CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, LaneId, Operand, PipelineSpec,
     TimeFormat, TimeSource, Timestamp, ValueSpec, WindowSpec,
 };
+
+use crate::harness::{Batch, Engine};
 
 pub const TIME: Column = Column(0);
 pub const GROUP: Column = Column(1);
@@ -104,21 +105,21 @@ pub fn idle(spec: PipelineSpec, seconds: i64) -> PipelineSpec {
 struct LaneInput {
     name: String,
     id: LaneId,
-    batch: RecordBatch,
+    batch: Batch,
     next_offset: i64,
     taken: usize,
 }
 
 /// An engine that plays a timeline.
 pub struct Player {
-    pub engine: FeedEngine,
+    pub engine: Engine,
     lanes: Vec<LaneInput>,
     results: Vec<String>,
 }
 
 impl Player {
     pub fn new(spec: PipelineSpec, lanes: &[&str]) -> Self {
-        let mut engine = FeedEngine::new();
+        let mut engine = Engine::default();
         engine.add_pipeline(PIPELINE, spec);
         let mut player = Self {
             engine,
@@ -131,7 +132,7 @@ impl Player {
 
     fn add_lane(&mut self, name: &str) {
         let id = self.engine.add_lane(name.into());
-        let batch = RecordBatch::new(COLUMNS);
+        let batch = Batch::default();
         self.lanes.push(LaneInput {
             name: name.into(),
             id,
@@ -178,12 +179,13 @@ impl Player {
             .iter()
             .filter(|lane| names.contains(&lane.name.as_str()));
         let ends: Vec<LaneId> = ends.map(|lane| lane.id).collect();
-        let mut tick = self.engine.begin(agreed);
+        self.engine.begin(agreed);
         for lane in &mut self.lanes {
-            tick.absorb(lane.id, &lane.batch, lane.taken..lane.batch.len());
+            self.engine
+                .absorb(lane.id, &lane.batch, lane.taken..lane.batch.len());
             lane.taken = lane.batch.len();
         }
-        let outputs = tick.close(&ends);
+        let outputs = self.engine.close(&ends);
         self.note(&outputs);
     }
 
@@ -212,12 +214,8 @@ impl LaneInput {
         let (time, group) = head
             .split_once(':')
             .map_or((head, None), |(a, b)| (a, Some(b)));
-        self.batch.push(
-            self.next_offset,
-            None,
-            RecordState::Decoded,
-            text.as_bytes(),
-        );
+        self.batch
+            .push(self.next_offset, RecordState::Decoded, text.as_bytes());
         self.next_offset += 1;
         if time != "-" {
             self.set(TIME, time);
@@ -233,10 +231,10 @@ impl LaneInput {
     fn set(&mut self, column: Column, text: &str) {
         match (text, Decimal::parse(text.as_bytes())) {
             (_, Ok(number)) => self.batch.set_number(column, number),
-            ("null", _) => self.batch.set_null(column),
-            ("bad", _) => self.batch.set_bad(column),
-            ("true", _) => self.batch.set_bool(column, true),
-            ("false", _) => self.batch.set_bool(column, false),
+            ("null", _) => self.batch.last().set_null(column),
+            ("bad", _) => self.batch.last().set_bad(column),
+            ("true", _) => self.batch.last().set_bool(column, true),
+            ("false", _) => self.batch.last().set_bool(column, false),
             _ => self.batch.set_text(column, text),
         }
     }
@@ -250,7 +248,7 @@ impl LaneInput {
             "not_json" => RecordState::NotJson,
             _ => RecordState::NotAnObject,
         };
-        self.batch.push(self.next_offset, None, state, b"?");
+        self.batch.push(self.next_offset, state, b"?");
         self.next_offset += 1;
     }
 }

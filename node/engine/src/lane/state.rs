@@ -1,0 +1,121 @@
+//! The state of one pipeline on one lane.
+
+use super::PerRecord;
+use crate::dead_letter::{DeadLetter, EXCERPT_BYTES, MOST_PER_TICK, Reason};
+use crate::pane::PaneStore;
+use crate::plan::Program;
+use crate::record::Record;
+use crate::spec::Timestamp;
+use crate::stats::Counters;
+use crate::watermark::EventTimes;
+use crate::window::{PaneKey, Placement, place};
+
+/// Watermark, panes and counters of one pipeline on one lane.
+#[derive(Debug, Default)]
+pub(crate) struct LaneState {
+    pub(crate) times: EventTimes,
+    pub(crate) panes: PaneStore,
+    pub(crate) counters: Counters,
+    /// The dead letters of the tick so far, as many as may be written.
+    pub(crate) letters: Vec<DeadLetter>,
+    /// Windows that end here or before were closed when the tick began.
+    pub(crate) closed_through: Option<Timestamp>,
+    /// A record's time must not lie beyond; `None` where agreed time follows the data.
+    pub(crate) latest_time: Option<Timestamp>,
+}
+
+impl LaneState {
+    /// How far event time has come on this lane.
+    #[inline]
+    pub(crate) fn watermark(&self) -> Option<Timestamp> {
+        self.times.watermark()
+    }
+
+    #[inline]
+    pub(super) fn absorb(
+        &mut self,
+        program: &Program,
+        shared: &mut PerRecord,
+        record: &Record<'_>,
+    ) {
+        self.counters.records += 1;
+        if let Some(reason) = Reason::of_state(record.state) {
+            return self.reject(reason, record);
+        }
+        // The filter goes first: a record that was not asked for is never a dead letter.
+        let selected = program
+            .filter
+            .is_none_or(|filter| shared.selects(filter, record));
+        let time = shared.time(program.time, record);
+        let fault = match time {
+            None => Some(Reason::BadTime),
+            Some(time) if self.latest_time.is_some_and(|latest| time > latest) => {
+                Some(Reason::Future)
+            }
+            Some(_) => None,
+        };
+        let (Some(time), None) = (time, fault) else {
+            match fault {
+                Some(reason) if selected => self.reject(reason, record),
+                _ => self.counters.filtered += 1,
+            }
+            return;
+        };
+        // The watermark before this record decides whether it is late; after it, it moves, also for
+        // a record that `where` drops.
+        let complete_to = self.watermark().max(self.closed_through);
+        self.times.show(time, &program.spec.close);
+        if !selected {
+            self.counters.filtered += 1;
+            return;
+        }
+        let window = program.spec.window;
+        let pane = match self
+            .panes
+            .last_if_holds(time, complete_to, window.slide_ms())
+        {
+            Some(pane) => pane,
+            None => match place(window, time, complete_to) {
+                Placement::All(pane) => pane,
+                Placement::Some(pane) => {
+                    self.counters.partly_late += 1;
+                    pane
+                }
+                Placement::Late => return self.reject(Reason::Late, record),
+            },
+        };
+        self.count(program, shared, pane, record);
+    }
+
+    #[inline]
+    fn count(
+        &mut self,
+        program: &Program,
+        shared: &mut PerRecord,
+        pane: PaneKey,
+        record: &Record<'_>,
+    ) {
+        self.counters.counted += 1;
+        self.counters.bad_fields += program.read(record, &mut shared.inputs);
+        let group = shared.group(program.groups, record);
+        let dictionary = &mut shared.groups[program.groups].of.dictionary;
+        let (table, place) = self
+            .panes
+            .table(pane, group, &program.spec.values, dictionary);
+        let inputs = &shared.inputs;
+        table.add(place, |value| program.input(value, inputs));
+    }
+
+    #[cold]
+    fn reject(&mut self, reason: Reason, record: &Record<'_>) {
+        self.counters.dead_letters.add(reason, 1);
+        if self.letters.len() < MOST_PER_TICK {
+            let excerpt = &record.payload[..record.payload.len().min(EXCERPT_BYTES)];
+            self.letters.push(DeadLetter {
+                offset: record.offset,
+                reason,
+                excerpt: excerpt.to_vec(),
+            });
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The groups of one window, over its panes and lanes, in the order of their keys.
+//!
+//! Panes of a lane share a dictionary, so they are merged by number. Lanes are merged by key: which
+//! numbers of which lanes are one group, and in which order groups go, is worked out once and used
+//! for all windows until a lane gets a new key.
+
+use std::borrow::Cow;
+
+use crate::group::dictionary::Keys;
+use crate::lane::LaneTables;
+use crate::pane::table::PaneTable;
+use crate::spec::PipelineSpec;
+use crate::value::Column;
+
+/// No such group on that lane.
+const NONE: u32 = u32::MAX;
+
+/// The groups of some lanes in the order of their keys: for each, its number on each lane.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    /// Of each lane's dictionary.
+    generations: Vec<u64>,
+    /// As many for each group as there are lanes.
+    numbers: Vec<u32>,
+}
+
+impl Order {
+    /// Works the order out, unless it is that of these keys already.
+    pub(crate) fn follow(&mut self, lanes: &[&Keys]) {
+        let generations = lanes.iter().map(|keys| keys.generation);
+        if self.generations.len() == lanes.len()
+            && self.generations.iter().copied().eq(generations.clone())
+        {
+            return;
+        }
+        self.generations = generations.collect();
+        self.numbers.clear();
+        let mut previous: Option<&[u8]> = None;
+        for (_, lane, group) in sorted(lanes) {
+            let key = lanes[lane as usize].key(group);
+            if previous != Some(key) {
+                self.numbers.extend(std::iter::repeat_n(NONE, lanes.len()));
+                previous = Some(key);
+            }
+            let first = self.numbers.len() - lanes.len();
+            self.numbers[first + lane as usize] = group;
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.numbers.capacity() * size_of::<u32>()
+    }
+}
+
+/// All groups of all lanes, by key; with each the first bytes of its key, which settle most
+/// comparisons.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a feed of four billion lanes does not fit"
+)]
+fn sorted(lanes: &[&Keys]) -> Vec<(u64, u32, u32)> {
+    let mut groups = Vec::with_capacity(lanes.iter().map(|keys| keys.bound as usize).sum());
+    for (lane, keys) in lanes.iter().enumerate() {
+        groups.extend((0..keys.bound).map(|group| (head(keys.key(group)), lane as u32, group)));
+    }
+    groups.sort_unstable_by(|left: &(u64, u32, u32), right| {
+        let key = |&(_, lane, group): &(u64, u32, u32)| lanes[lane as usize].key(group);
+        left.0.cmp(&right.0).then_with(|| key(left).cmp(key(right)))
+    });
+    groups
+}
+
+/// The first eight bytes, in an order that is that of the keys where they differ.
+fn head(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = key.len().min(8);
+    head[..len].copy_from_slice(&key[..len]);
+    u64::from_be_bytes(head)
+}
+
+/// Calls `row` for each group of the window that ends at `end`, in the order of their keys, with the
+/// key, the columns and the place in them, until it says that it has enough.
+pub(crate) fn each_group(
+    spec: &PipelineSpec,
+    end: i64,
+    lanes: &[LaneTables],
+    order: &Order,
+    mut row: impl FnMut(&[u8], &[Column], usize) -> bool,
+) {
+    let tables: Vec<Option<Cow<'_, PaneTable>>> = lanes
+        .iter()
+        .map(|lane| table_of_window(spec, end, lane))
+        .collect();
+    let mut merged = PaneTable::new(&spec.values);
+    merged.place_or_add(0, 1);
+    for numbers in order.numbers.chunks_exact(lanes.len().max(1)) {
+        let mut found =
+            numbers
+                .iter()
+                .zip(&tables)
+                .enumerate()
+                .filter_map(|(lane, (&group, table))| {
+                    let table = table.as_deref().filter(|_| group != NONE)?;
+                    Some((lane, group, table, table.place(group)?))
+                });
+        let Some((lane, group, table, place)) = found.next() else {
+            continue;
+        };
+        let key = lanes[lane].keys.key(group);
+        let goes_on = match found.next() {
+            None => row(key, table.columns(), place),
+            Some(second) => {
+                let columns = merged.columns_mut();
+                columns.iter_mut().for_each(|column| column.reset(0));
+                let all = [(lane, group, table, place), second];
+                for (_, _, table, place) in all.into_iter().chain(found) {
+                    for (column, from) in columns.iter_mut().zip(table.columns()) {
+                        column.merge_at(0, from, place);
+                    }
+                }
+                row(key, columns, 0)
+            }
+        };
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// One lane's groups in the window. The common case, one pane, copies nothing.
+fn table_of_window<'a>(
+    spec: &PipelineSpec,
+    end: i64,
+    lane: &'a LaneTables,
+) -> Option<Cow<'a, PaneTable>> {
+    let mut panes = lane
+        .panes
+        .iter()
+        .filter(|(key, _)| key.counts_in(spec.window, end))
+        .map(|(_, table)| &**table);
+    let first = panes.next()?;
+    let Some(second) = panes.next() else {
+        return Some(Cow::Borrowed(first));
+    };
+    let mut merged = first.clone();
+    merged.merge(second);
+    panes.for_each(|table| merged.merge(table));
+    Some(Cow::Owned(merged))
+}

@@ -1,0 +1,126 @@
+//! A feed between two ticks, for readers: queries and checkpoints look at it while the feed goes on.
+//!
+//! Tables are shared, not copied; the next write to one that a reader still holds copies that one.
+
+use crate::close::Closed;
+use crate::feed::{FeedEngine, FeedLane};
+use crate::lane::{LaneEngine, LaneTables};
+use crate::merge::{Order, each_group};
+use crate::pipeline::Pipeline;
+use crate::render::RowWriter;
+use crate::row::{Digest, Seq};
+use crate::row::{Incarnation, RowRef};
+use crate::spec::Timestamp;
+use crate::stats::{Counters, PipelineStats};
+use crate::watermark::EventTimes;
+
+/// All state of a feed and its lanes at the end of a tick.
+#[derive(Debug)]
+pub struct FeedSnapshot {
+    pub(crate) previous_agreed: Option<Timestamp>,
+    pub(crate) lanes: Vec<FeedLane>,
+    pub(crate) pipelines: Vec<PipelineSnapshot>,
+}
+
+/// One pipeline of it.
+#[derive(Debug)]
+pub(crate) struct PipelineSnapshot {
+    pub(crate) pipeline: Pipeline,
+    /// Of each lane.
+    pub(crate) lanes: Vec<LaneSnapshot>,
+    pub(crate) tables: Vec<LaneTables>,
+}
+
+/// One pipeline on one lane, but for its tables.
+#[derive(Debug)]
+pub(crate) struct LaneSnapshot {
+    pub(crate) times: EventTimes,
+    pub(crate) counters: Counters,
+}
+
+impl FeedEngine {
+    /// The state between two ticks; the rows of the last one must be written.
+    #[must_use]
+    pub fn snapshot(&self, lanes: &mut [&mut LaneEngine]) -> FeedSnapshot {
+        let pipelines = self.pipelines.iter().enumerate();
+        FeedSnapshot {
+            previous_agreed: self.previous_agreed,
+            lanes: self.lanes.clone(),
+            pipelines: pipelines
+                .map(|(at, pipeline)| PipelineSnapshot::new(at, pipeline, lanes))
+                .collect(),
+        }
+    }
+}
+
+impl PipelineSnapshot {
+    fn new(at: usize, pipeline: &Pipeline, lanes: &mut [&mut LaneEngine]) -> Self {
+        let states = lanes.iter().map(|lane| LaneSnapshot {
+            times: lane.pipelines[at].state.times.clone(),
+            counters: lane.pipelines[at].state.counters,
+        });
+        Self {
+            pipeline: pipeline.clone(),
+            lanes: states.collect(),
+            tables: lanes.iter_mut().map(|lane| lane.lend(at)).collect(),
+        }
+    }
+
+    fn open_ends(&self) -> impl Iterator<Item = i64> {
+        let panes = self.tables.iter().flat_map(|lane| &lane.panes);
+        let closed: Closed = self.pipeline.closed;
+        closed.open_ends(
+            self.pipeline.spec().window,
+            panes.map(|&(key, _)| key),
+            Timestamp(i64::MAX),
+        )
+    }
+}
+
+impl FeedSnapshot {
+    /// Calls `emit` with the present values of a pipeline's open windows, by window end and group,
+    /// until it says that it has enough. The rows have `Seq(0)` and no digest, `"seq":null` in the
+    /// JSON. None for an unknown incarnation.
+    pub fn open_windows(&self, incarnation: Incarnation, emit: &mut dyn FnMut(RowRef<'_>) -> bool) {
+        let is_it = |of: &&PipelineSnapshot| of.pipeline.incarnation == incarnation;
+        let Some(of) = self.pipelines.iter().find(is_it) else {
+            return;
+        };
+        let spec = of.pipeline.spec();
+        let mut order = Order::default();
+        order.follow(&of.tables.iter().map(|lane| &lane.keys).collect::<Vec<_>>());
+        let mut writer = RowWriter::new(spec);
+        let mut goes_on = true;
+        for end in of.open_ends() {
+            writer.window(end);
+            each_group(spec, end, &of.tables, &order, |key, columns, place| {
+                let (json, group) = writer.row(None, key, columns, place);
+                goes_on = emit(RowRef {
+                    seq: Seq(0),
+                    start: Timestamp(end - spec.window.size_ms()),
+                    end: Timestamp(end),
+                    digest: Digest::default(),
+                    json,
+                    group,
+                });
+                goes_on
+            });
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// How a pipeline stood; `None` for an unknown incarnation.
+    #[must_use]
+    pub fn stats(&self, incarnation: Incarnation) -> Option<PipelineStats> {
+        let is_it = |of: &&PipelineSnapshot| of.pipeline.incarnation == incarnation;
+        let found = self.pipelines.iter().find(is_it);
+        found.map(|of| of.pipeline.stats())
+    }
+
+    /// The pipelines, in the order in which they were added.
+    pub fn incarnations(&self) -> impl Iterator<Item = Incarnation> + '_ {
+        self.pipelines.iter().map(|of| of.pipeline.incarnation)
+    }
+}
