@@ -1,28 +1,38 @@
-//! A feed at work: one thread takes accepted ticks in order, fetches exactly their records from the lanes' buffers, runs
-//! the engine, and writes the rows to the results log.
+//! A feed at work: one thread takes accepted ticks in order, lets the lanes' workers take in exactly their records, closes
+//! what they complete, and writes the rows to the results log.
 
+mod barrier;
+mod gate;
+mod rows;
 mod runner;
 mod setup;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use unisono_engine::FeedEngine;
-use unisono_engine::PipelineStats;
-use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId};
+use unisono_engine::row::{Digest, Incarnation, Seq, StreamId};
+use unisono_engine::spec::LaneId;
+use unisono_engine::{FeedSnapshot, LaneEngine, PipelineStats};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 
-use crate::fetch::{LaneBuffer, LaneStart, SourceFetcher};
+use crate::config::FieldSet;
+use crate::decode::Decoder;
+use crate::ingest::{FoldLane, LaneBuffer, LaneStart, SourceFetcher, Workers};
 use crate::results::ResultsLog;
+use gate::Gate;
 use runner::Runner;
-pub use setup::{FeedPlan, SetupError};
+pub use setup::{FeedPlan, PlannedLane, SetupError};
 
 /// Ticks that may wait for a feed. Beyond that the log itself is the queue: its reader waits.
 const QUEUE: usize = 4096;
+
+/// How long a look at a feed may wait for the tick that is under way.
+const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A feed's thread and its fetchers; dropping it stops them.
 pub struct Feed {
@@ -31,17 +41,21 @@ pub struct Feed {
     fetchers: Vec<SourceFetcher>,
     lanes: Mutex<Vec<Arc<LaneBuffer>>>,
     sources: Vec<String>,
+    fields: FieldSet,
+    workers: Arc<Workers>,
     sender: Option<SyncSender<Message>>,
+    gate: Arc<Gate>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the feed's thread shares with those who ask.
+#[derive(Default)]
 struct Shared {
-    engine: Mutex<FeedEngine>,
     status: Mutex<FeedStatus>,
     ticks: AtomicU64,
-    stop: AtomicBool,
+    /// Those who want to see the state after the present tick.
+    looks: Mutex<Vec<SyncSender<FeedSnapshot>>>,
 }
 
 /// A feed's state, for people.
@@ -62,18 +76,23 @@ pub struct StreamHead {
 
 /// A feed's part of a checkpoint.
 pub struct FeedCheckpoint {
-    pub engine: Vec<u8>,
+    pub snapshot: FeedSnapshot,
     pub heads: Vec<StreamHead>,
 }
 
 /// What is sent to the feed's thread; it works it off in order.
 enum Message {
     Tick(AcceptedTick),
-    AddLane {
-        label: String,
-        buffer: Arc<LaneBuffer>,
-    },
+    AddLane(AddLane),
     Checkpoint(SyncSender<FeedCheckpoint>),
+    /// Somebody wants to look.
+    Look,
+}
+
+/// A lane that the log has added; its engine is made when the feed is there.
+struct AddLane {
+    label: String,
+    lane: Box<dyn FnOnce(LaneId, LaneEngine, &Arc<Gate>) -> Arc<FoldLane> + Send>,
 }
 
 /// Whom a feed tells what happens.
@@ -85,45 +104,67 @@ pub struct Hooks {
     pub fatal: Arc<dyn Fn(String) + Send + Sync>,
 }
 
+/// Why nobody can look at a feed now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LookError {
+    /// It has stopped; its status says why.
+    #[error("the feed has stopped")]
+    Stopped,
+    /// A tick is under way whose records have not arrived. Try again, or ask another replica.
+    #[error("the feed waits for the records of a tick")]
+    Busy,
+}
+
 impl Feed {
     /// Starts the feed of `plan`, whose records are taken in from each lane's cut on.
     ///
     /// # Errors
     /// What is wrong with its definition or its state on disk.
-    pub fn start(plan: FeedPlan, results: ResultsLog, hooks: Hooks) -> Result<Self, SetupError> {
+    pub fn start(
+        plan: FeedPlan,
+        workers: Arc<Workers>,
+        results: ResultsLog,
+        hooks: Hooks,
+    ) -> Result<Self, SetupError> {
         let fetchers = plan
             .sources
             .iter()
-            .map(|source| SourceFetcher::start(source.clone(), &plan.fields, plan.lane_buffer))
+            .map(|source| SourceFetcher::start(source.clone(), &plan.read_ahead))
             .collect::<std::io::Result<Vec<_>>>()
             .map_err(SetupError::Thread)?;
-        let lanes: Vec<_> = plan
-            .lanes
-            .into_iter()
-            .map(|lane| fetchers[lane.source].add_lane(lane.start))
-            .collect();
-        let shared = Arc::new(Shared {
-            engine: Mutex::new(plan.engine),
-            status: Mutex::default(),
-            ticks: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-        });
+        let gate = Arc::new(Gate::default());
+        let mut buffers = Vec::new();
+        let mut lanes = Vec::new();
+        for (number, (lane, engine)) in (0..).zip(plan.lanes.into_iter().zip(plan.engines)) {
+            let buffer = fetchers[lane.source].add_lane(lane.start);
+            buffers.push(Arc::clone(&buffer));
+            let decoder = Decoder::new(&plan.fields);
+            lanes.push(fold_lane(
+                number, engine, decoder, buffer, &workers, &gate,
+            ));
+        }
+        let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(QUEUE);
         let runner = Runner {
             id: plan.id,
-            incarnations: plan.incarnations,
-            lanes: lanes.clone(),
+            engine: plan.engine,
+            lanes,
+            gate: Arc::clone(&gate),
             results,
             hooks,
             shared: Arc::clone(&shared),
+            settled: None,
         };
         let thread = spawn(plan.id, runner, receiver).map_err(SetupError::Thread)?;
         Ok(Self {
             id: plan.id,
             fetchers,
-            lanes: Mutex::new(lanes),
+            lanes: Mutex::new(buffers),
             sources: plan.sources.into_iter().map(|source| source.name).collect(),
+            fields: plan.fields,
+            workers,
             sender: Some(sender),
+            gate,
             shared,
             thread: Some(thread),
         })
@@ -134,7 +175,11 @@ impl Feed {
         let label = lane_label(&self.sources[source], &start.name);
         let buffer = self.fetchers[source].add_lane(start);
         lock(&self.lanes).push(Arc::clone(&buffer));
-        self.send(Message::AddLane { label, buffer });
+        let (decoder, workers) = (Decoder::new(&self.fields), Arc::clone(&self.workers));
+        let lane = Box::new(move |id: LaneId, engine, gate: &Arc<Gate>| {
+            fold_lane(id.0, engine, decoder, buffer, &workers, gate)
+        });
+        self.send(Message::AddLane(AddLane { label, lane }));
     }
 
     /// Hands over an accepted tick. Waits while too many are waiting already.
@@ -150,7 +195,7 @@ impl Feed {
     }
 
     fn send(&self, message: Message) {
-        // The receiver is gone only after a panic of the feed's thread, which its status tells.
+        // The receiver is gone only while the feed is being dropped.
         if let Some(sender) = &self.sender {
             let _ = sender.send(message);
         }
@@ -180,23 +225,50 @@ impl Feed {
         self.shared.ticks.load(Ordering::Relaxed)
     }
 
-    /// Current values of a pipeline's open windows.
-    #[must_use]
-    pub fn open_windows(&self, incarnation: Incarnation) -> Vec<Row> {
-        lock(&self.shared.engine).open_windows(incarnation)
+    /// The state after the present tick, shared with the feed, which goes on meanwhile.
+    ///
+    /// # Errors
+    /// It has stopped, or waits for records.
+    pub fn look(&self) -> Result<FeedSnapshot, LookError> {
+        if lock(&self.shared.status).stopped.is_some() {
+            return Err(LookError::Stopped);
+        }
+        let (sender, receiver) = sync_channel(1);
+        lock(&self.shared.looks).push(sender);
+        // A full queue is no reason to wait: whoever works it off looks after each tick.
+        if let Some(sender) = &self.sender {
+            let _ = sender.try_send(Message::Look);
+        }
+        let looked = receiver.recv_timeout(LOOK_PATIENCE);
+        looked.map_err(|error| match error {
+            RecvTimeoutError::Timeout => LookError::Busy,
+            RecvTimeoutError::Disconnected => LookError::Stopped,
+        })
     }
 }
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.gate.abandon();
         self.sender = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!(feed = self.id.0, "the feed's thread panicked");
+        if let Some(thread) = self.thread.take() {
+            // A panic has ended the process already.
+            let _ = thread.join();
         }
     }
+}
+
+fn fold_lane(
+    number: u32,
+    engine: LaneEngine,
+    decoder: Decoder,
+    buffer: Arc<LaneBuffer>,
+    workers: &Workers,
+    gate: &Arc<Gate>,
+) -> Arc<FoldLane> {
+    let gate = Arc::clone(gate);
+    let done = Box::new(move |result| gate.arrive(number, result));
+    FoldLane::new(engine, decoder, buffer, workers.assign(), done)
 }
 
 fn spawn(

@@ -184,6 +184,13 @@ impl FeedEngine {
         self.find(incarnation).map(|at| self.pipelines[at].stats())
     }
 
+    /// The pipelines, in the order in which they were added.
+    #[must_use]
+    pub fn incarnations(&self) -> Vec<Incarnation> {
+        let pipelines = self.pipelines.iter();
+        pipelines.map(|pipeline| pipeline.incarnation).collect()
+    }
+
     pub(crate) fn find(&self, incarnation: Incarnation) -> Option<usize> {
         let is_it = |pipeline: &Pipeline| pipeline.incarnation == incarnation;
         self.pipelines.iter().position(is_it)

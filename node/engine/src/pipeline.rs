@@ -275,6 +275,7 @@ impl Pipeline {
             next_row_seq: self.rows.next,
             row_digest: self.rows.digest,
             next_dead_letter_seq: self.letters.next,
+            dead_letter_digest: self.letters.digest,
         }
     }
 }

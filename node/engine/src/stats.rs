@@ -101,4 +101,6 @@ pub struct PipelineStats {
     pub row_digest: Digest,
     /// The number that the next dead letter will have.
     pub next_dead_letter_seq: Seq,
+    /// The digest up to the last dead letter.
+    pub dead_letter_digest: Digest,
 }

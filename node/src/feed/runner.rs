@@ -1,29 +1,35 @@
 //! The loop of a feed's thread.
+//!
+//! A tick has three steps: its lanes take in their records, at their workers; with all of them there, the engine settles
+//! what closes; then the lanes get the next tick's records to take in, if it has come, while the rows are written here.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
-use unisono_engine::row::{Incarnation, StreamId, StreamKind};
+use unisono_engine::row::{RowRef, StreamId, StreamKind};
 use unisono_engine::spec::{LaneId, Timestamp};
+use unisono_engine::{FeedEngine, FeedSnapshot, LaneEngine, Settled, TickEnd};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 
+use super::barrier::Standing;
+use super::gate::Gate;
+use super::rows::RowBatch;
 use super::{FeedCheckpoint, Hooks, Message, Shared, StreamHead, lock};
-use crate::fetch::{LaneBuffer, Part, TakeError};
+use crate::ingest::{FoldLane, LaneStep};
 use crate::results::{ResultsError, ResultsLog};
-
-/// How often a thread that waits for records looks whether it should stop.
-const PATIENCE: Duration = Duration::from_millis(100);
 
 pub(super) struct Runner {
     pub(super) id: FeedId,
-    pub(super) incarnations: Vec<Incarnation>,
-    pub(super) lanes: Vec<Arc<LaneBuffer>>,
+    pub(super) engine: FeedEngine,
+    pub(super) lanes: Vec<Arc<FoldLane>>,
+    pub(super) gate: Arc<Gate>,
     pub(super) results: ResultsLog,
     pub(super) hooks: Hooks,
     pub(super) shared: Arc<Shared>,
+    /// What the last tick closed, while its rows are not written.
+    pub(super) settled: Option<Settled>,
 }
 
 /// Why a tick was not taken in.
@@ -39,144 +45,166 @@ enum Halt {
 impl Runner {
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         self.update_status();
-        while let Ok(message) = messages.recv() {
-            match message {
-                Message::AddLane { label, buffer } => {
-                    lock(&self.shared.engine).add_lane(label);
-                    self.lanes.push(buffer);
-                }
-                Message::Tick(tick) => match self.tick(&tick) {
-                    Ok(()) => {}
-                    Err(Halt::Asked) => return,
-                    Err(Halt::Fault(reason)) => {
-                        tracing::error!(feed = self.id.0, reason, "feed stopped");
-                        return self.stand_still(reason, messages);
-                    }
-                    Err(Halt::Fatal(reason)) => {
-                        (self.hooks.fatal)(reason.clone());
-                        return self.stand_still(reason, messages);
-                    }
+        loop {
+            let served = match messages.try_recv() {
+                Ok(message) => self.serve(message),
+                // Nothing to do at the same time: the rows now, then wait.
+                Err(TryRecvError::Empty) => match self.write_rows() {
+                    Ok(()) => match messages.recv() {
+                        Ok(message) => self.serve(message),
+                        Err(_) => return,
+                    },
+                    Err(halt) => Err(halt),
                 },
-                Message::Checkpoint(reply) => {
-                    match self.checkpoint() {
-                        // Whoever asked may have given up waiting.
-                        Ok(checkpoint) => drop(reply.send(checkpoint)),
-                        Err(error) => tracing::error!(%error, "no checkpoint"),
-                    }
+                Err(TryRecvError::Disconnected) => return,
+            };
+            match served {
+                Ok(()) => {}
+                Err(Halt::Asked) => return,
+                Err(Halt::Fault(reason)) => {
+                    tracing::error!(feed = self.id.0, reason, "feed stopped");
+                    return self.stand_still(reason, messages);
+                }
+                Err(Halt::Fatal(reason)) => {
+                    (self.hooks.fatal)(reason.clone());
+                    return self.stand_still(reason, messages);
                 }
             }
         }
+    }
+
+    fn serve(&mut self, message: Message) -> Result<(), Halt> {
+        match message {
+            Message::Tick(tick) => self.tick(&tick)?,
+            Message::AddLane(add) => {
+                self.write_rows()?;
+                let (id, engine) = self.engine.add_lane(add.label);
+                let lane = (add.lane)(id, engine, &self.gate);
+                self.lanes.push(lane);
+            }
+            Message::Checkpoint(reply) => {
+                self.write_rows()?;
+                // Whoever asked may have given up waiting.
+                let _ = reply.send(self.checkpoint());
+            }
+            Message::Look => {}
+        }
+        self.answer_looks();
+        Ok(())
     }
 
     /// A stopped feed takes nothing in and gives no checkpoint: its state stays that of its last good tick, and the log
     /// is kept from there on. Other feeds go on.
     fn stand_still(&self, reason: String, messages: &Receiver<Message>) {
         lock(&self.shared.status).stopped = Some(reason);
-        while messages.recv().is_ok() {}
+        lock(&self.shared.looks).clear();
+        while messages.recv().is_ok() {
+            lock(&self.shared.looks).clear();
+        }
     }
 
     fn tick(&mut self, tick: &AcceptedTick) -> Result<(), Halt> {
-        // All records first: the engine is not held while a lane is waited for.
-        let mut taken = Vec::with_capacity(tick.moves.len());
+        let moved = tick.moves.iter().map(|step| step.lane);
+        self.gate.begin(moved);
         for step in &tick.moves {
-            let lane = &self.lanes[step.lane as usize];
-            taken.push((
-                LaneId(step.lane),
-                self.take(lane, step.from, step.to, step.fingerprint)?,
-            ));
+            self.lanes[step.lane as usize].fold(LaneStep {
+                agreed: Timestamp(tick.agreed_ms),
+                from: step.from,
+                to: step.to,
+                fingerprint: step.fingerprint,
+            });
+        }
+        // The rows of the tick before, while the workers are busy with this one.
+        self.write_rows()?;
+        match self.gate.wait() {
+            None | Some(Standing::Waiting) => return Err(Halt::Asked),
+            Some(Standing::Failed(error)) => return Err(Halt::Fault(error.to_string())),
+            Some(Standing::Complete) => {}
         }
         let at_end: Vec<LaneId> = tick.at_end.iter().copied().map(LaneId).collect();
-        let outputs = {
-            let mut engine = lock(&self.shared.engine);
-            let mut open = engine.begin(Some(Timestamp(tick.agreed_ms)));
-            for (lane, parts) in &taken {
-                for (chunk, range) in parts {
-                    open.absorb(*lane, &chunk.batch, range.clone());
-                }
-            }
-            open.close(&at_end)
+        let end = TickEnd {
+            agreed: Some(Timestamp(tick.agreed_ms)),
+            at_end: &at_end,
         };
-        for output in &outputs {
-            self.results
-                .append(output)
-                .map_err(|error| Self::judge(&error))?;
+        let settled = with_lanes(&self.lanes, |lanes| self.engine.settle(lanes, end));
+        if !settled.is_empty() {
+            self.settled = Some(settled);
         }
         self.update_status();
         self.shared.ticks.fetch_add(1, Ordering::Relaxed);
-        if !outputs.is_empty() {
-            (self.hooks.rows_ready)();
-        }
         Ok(())
     }
 
-    fn judge(error: &ResultsError) -> Halt {
-        match error {
-            // A full disk: nothing can be kept any more, but all of it comes back from the log after a restart.
-            ResultsError::Io { .. } => Halt::Fatal(error.to_string()),
-            _ => Halt::Fault(error.to_string()),
+    /// Writes the rows of the last tick, if that is still to be done.
+    fn write_rows(&mut self) -> Result<(), Halt> {
+        let Some(settled) = self.settled.take() else {
+            return Ok(());
+        };
+        let mut batch = RowBatch::new(&self.results);
+        let mut emit = |stream: StreamId, row: RowRef<'_>| batch.push(stream, &row);
+        self.engine.write(settled, &mut emit);
+        batch.finish().map_err(|error| classify(&error))?;
+        self.update_status();
+        (self.hooks.rows_ready)();
+        Ok(())
+    }
+
+    /// Answers those who want to look at the feed. Its rows may still be on their way: what is open is not.
+    fn answer_looks(&self) {
+        let looks = std::mem::take(&mut *lock(&self.shared.looks));
+        for look in looks {
+            let _ = look.send(self.snapshot());
         }
     }
 
-    fn take(
-        &self,
-        lane: &LaneBuffer,
-        from: i64,
-        to: i64,
-        fingerprint: u64,
-    ) -> Result<Vec<Part>, Halt> {
-        loop {
-            match lane.take(from, to, fingerprint, PATIENCE) {
-                Ok(parts) => return Ok(parts),
-                Err(TakeError::NotYet) if self.shared.stop.load(Ordering::Relaxed) => {
-                    return Err(Halt::Asked);
-                }
-                Err(TakeError::NotYet) => {}
-                Err(error) => {
-                    return Err(Halt::Fault(error.to_string()));
-                }
-            }
-        }
+    fn snapshot(&self) -> FeedSnapshot {
+        with_lanes(&self.lanes, |lanes| self.engine.snapshot(lanes))
     }
 
-    fn checkpoint(&self) -> Result<FeedCheckpoint, ResultsError> {
-        let engine = lock(&self.shared.engine);
+    fn checkpoint(&self) -> FeedCheckpoint {
+        let snapshot = self.snapshot();
         let mut heads = Vec::new();
-        for stats in self
-            .incarnations
-            .iter()
-            .filter_map(|&id| Some((id, engine.stats(id)?)))
-        {
-            let (incarnation, stats) = stats;
+        for incarnation in snapshot.incarnations() {
             // The engine's numbers, not the log's: while ticks are replayed, the log is ahead.
-            for (kind, next) in [
-                (StreamKind::Rows, stats.next_row_seq),
-                (StreamKind::DeadLetters, stats.next_dead_letter_seq),
-            ] {
-                let stream = StreamId { incarnation, kind };
-                let digest = self
-                    .results
-                    .digest_before(stream, next)?
-                    .unwrap_or_default();
-                heads.push(StreamHead {
-                    stream,
-                    next,
-                    digest,
-                });
-            }
+            let Some(stats) = snapshot.stats(incarnation) else {
+                continue;
+            };
+            let ends = [
+                (StreamKind::Rows, stats.next_row_seq, stats.row_digest),
+                (
+                    StreamKind::DeadLetters,
+                    stats.next_dead_letter_seq,
+                    stats.dead_letter_digest,
+                ),
+            ];
+            heads.extend(ends.map(|(kind, next, digest)| StreamHead {
+                stream: StreamId { incarnation, kind },
+                next,
+                digest,
+            }));
         }
-        Ok(FeedCheckpoint {
-            engine: engine.checkpoint(),
-            heads,
-        })
+        FeedCheckpoint { snapshot, heads }
     }
 
     fn update_status(&self) {
-        let engine = lock(&self.shared.engine);
-        let stats = self.incarnations.iter();
-        let stats = stats
-            .filter_map(|&id| engine.stats(id).map(|stats| (id, stats)))
-            .collect();
-        drop(engine);
-        lock(&self.shared.status).pipelines = stats;
+        let stats = self.engine.incarnations().into_iter();
+        let stats = stats.filter_map(|id| self.engine.stats(id).map(|stats| (id, stats)));
+        lock(&self.shared.status).pipelines = stats.collect();
+    }
+}
+
+/// Does something with all lanes' engines; to be called between two ticks, when no worker holds one.
+fn with_lanes<T>(lanes: &[Arc<FoldLane>], act: impl FnOnce(&mut [&mut LaneEngine]) -> T) -> T {
+    let mut held: Vec<_> = lanes.iter().map(|lane| lane.lock()).collect();
+    let mut engines: Vec<&mut LaneEngine> =
+        held.iter_mut().map(|state| &mut state.engine).collect();
+    act(&mut engines)
+}
+
+fn classify(error: &ResultsError) -> Halt {
+    match error {
+        // A full disk: nothing can be kept any more, but all of it comes back from the log after a restart.
+        ResultsError::Io { .. } => Halt::Fatal(error.to_string()),
+        _ => Halt::Fault(error.to_string()),
     }
 }

@@ -1,0 +1,54 @@
+//! The barrier as threads meet at it: workers arrive, the feed's thread waits.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::barrier::{Barrier, Standing};
+use crate::ingest::TakeError;
+
+/// A barrier that its feed waits at.
+#[derive(Debug, Default)]
+pub struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    barrier: Barrier,
+    /// The feed is being dropped: nobody needs to wait any more.
+    abandoned: bool,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A tick begins for these lanes.
+    pub fn begin(&self, lanes: impl IntoIterator<Item = u32>) {
+        self.lock().barrier.begin(lanes);
+    }
+
+    /// A lane has taken in its records, or cannot.
+    pub fn arrive(&self, lane: u32, result: Result<(), TakeError>) {
+        if self.lock().barrier.arrive(lane, result) {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Ends the waiting for good.
+    pub fn abandon(&self) {
+        self.lock().abandoned = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the tick is complete or failed; `None` if the feed is being dropped.
+    pub fn wait(&self) -> Option<Standing> {
+        let waiting = |state: &mut State| {
+            !state.abandoned && state.barrier.standing() == Standing::Waiting
+        };
+        let state = self.changed.wait_while(self.lock(), waiting);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        (!state.abandoned).then(|| state.barrier.standing())
+    }
+}
