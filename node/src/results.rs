@@ -1,7 +1,8 @@
 //! The results log of a node: each stream's rows, by number, in append-only segment files.
 //!
 //! ```text
-//! results/<incarnation>/<rows|dead_letters>/<first seq, 20 digits>.seg
+//! results/<incarnation>/<rows|dead_letters>/<first seq, 20 digits>.seg    rows
+//! results/<incarnation>/<rows|dead_letters>/<first seq, 20 digits>.idx    where they lie, once the segment is full
 //! results/durable          how far each stream is on disk for sure
 //! ```
 //!
@@ -10,16 +11,19 @@
 //!
 //! Appends are written to the files at once and never synced; [`ResultsLog::sync`] does that before a checkpoint names the
 //! rows. So what a crash can tear lies beyond the last sync and is computed again; it is cut off at the first record whose
-//! checksum is wrong. Damage before that point is an error: no one would compute those rows again.
+//! checksum is wrong. Damage before that point is an error: no one would compute those rows again. A start looks at the
+//! indexes of full segments and reads the rest; a row of a full segment is checked when it is read.
 
 mod durable;
 mod error;
+mod index;
 mod record;
 mod scan;
 mod segment;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,11 +32,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind, StreamOutput};
 
 use durable::{Mark, Marks, stream_dir, sync_dir};
-use segment::Span;
+use index::Span;
 use stream::Stream;
 
 pub use error::ResultsError;
+pub use record::RowRef;
 pub use scan::{ScanFilter, ScanPage};
+pub use stream::Appender;
 
 /// How much a results log keeps.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +114,7 @@ struct Durable {
 }
 
 impl ResultsLog {
-    /// Opens the log in the directory `dir`, creating it if needed, and checks every record. A torn end is cut off.
+    /// Opens the log in the directory `dir`, creating it if needed. A torn end is cut off.
     ///
     /// # Errors
     /// [`ResultsError::Io`], or [`ResultsError::Corrupt`] where rows that were synced cannot be read.
@@ -143,17 +149,44 @@ impl ResultsLog {
         })
     }
 
+    /// Appends rows whose numbers follow each other; see [`Self::append_rows`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append(&self, output: &StreamOutput) -> Result<Appended, ResultsError> {
+        self.append_rows(output.stream, output.rows.iter().map(RowRef::from))
+    }
+
     /// Appends rows whose numbers follow each other. Rows that exist are compared instead.
     ///
     /// # Errors
     /// [`ResultsError::Diverged`] where an existing row has other bytes, [`ResultsError::Gap`] where rows are missing
     /// before these, [`ResultsError::Chain`] where a new row's digest does not continue the stream's, or
     /// [`ResultsError::Io`]. Rows before the fault may have been written; they are right.
-    pub fn append(&self, output: &StreamOutput) -> Result<Appended, ResultsError> {
-        if output.rows.is_empty() {
-            return Ok(Appended::default());
-        }
-        self.stream_or_new(output.stream).append(&output.rows)
+    pub fn append_rows<'a>(
+        &self,
+        stream: StreamId,
+        rows: impl IntoIterator<Item = RowRef<'a>>,
+    ) -> Result<Appended, ResultsError> {
+        self.append_with(stream, |appender| {
+            rows.into_iter().try_for_each(|row| appender.push(&row))
+        })
+    }
+
+    /// Appends the rows that `fill` pushes one by one; each is borrowed for the call alone, so that one buffer is enough to
+    /// render them all.
+    ///
+    /// # Errors
+    /// As [`Self::append_rows`], or `fill`'s own.
+    pub fn append_with<E: From<ResultsError>>(
+        &self,
+        stream: StreamId,
+        fill: impl FnOnce(&mut Appender<'_>) -> Result<(), E>,
+    ) -> Result<Appended, E> {
+        let stream = self.stream_or_new(stream);
+        let mut appender = stream.appender();
+        fill(&mut appender)?;
+        Ok(appender.finish()?)
     }
 
     /// The number of the next row; 0 for a stream that is not held.

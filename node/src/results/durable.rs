@@ -11,7 +11,8 @@ use unisono_engine::row::{Incarnation, Seq, StreamId, StreamKind};
 use super::error::ResultsError;
 
 const FILE: &str = "durable";
-const TITLE: &str = "unisono results durable 1";
+const TITLE: &str = "unisono results durable ";
+const VERSION: char = '1';
 
 /// A position in a stream: all of its earlier segments and this many bytes of the one that begins with `segment`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,11 @@ impl Marks {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(ResultsError::io("read", &path)(error)),
         };
+        let version = text.lines().next().and_then(|line| line.strip_prefix(TITLE));
+        if let Some(found) = version.filter(|&found| found != VERSION.to_string()) {
+            let (found, reads) = (found.to_owned(), VERSION);
+            return Err(ResultsError::Version { path, found, reads });
+        }
         let marks = if text.is_empty() {
             Some(BTreeMap::new())
         } else {
@@ -113,7 +119,7 @@ fn kind_name(kind: StreamKind) -> &'static str {
 }
 
 fn render(marks: &BTreeMap<StreamId, Mark>) -> String {
-    let mut text = format!("{TITLE}\n");
+    let mut text = format!("{TITLE}{VERSION}\n");
     for (stream, mark) in marks {
         let (incarnation, kind) = (stream.incarnation.0, kind_name(stream.kind));
         text.push_str(&format!(

@@ -32,6 +32,20 @@ pub enum ResultsError {
         /// What is wrong there.
         what: String,
     },
+    /// Another version of the program wrote the file.
+    #[error(
+        "{} has format version {found}, this program reads version {reads}: run the program that wrote it, or move this \
+         node's data directory away and restart, it rejoins and copies its state from a peer",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// As the file says.
+        found: String,
+        /// What can be read.
+        reads: char,
+    },
     /// A row that exists has other bytes than the one computed now: this replica or its disk is wrong. Heal from a peer.
     #[error(
         "{} hold another row {} than the one computed now; keep the data directory as evidence \

@@ -11,26 +11,40 @@ use unisono_engine::row::{Digest, Row, Seq};
 use unisono_engine::spec::Timestamp;
 
 /// Bytes before a record's body.
-const PREFIX: usize = 8;
+pub(super) const PREFIX: usize = 8;
 /// Bytes of a body before its JSON.
 const FIXED: usize = 48;
 /// The greatest row. Far above any sink's limit; it bounds what a damaged length can make a reader allocate.
 pub(super) const MAX_JSON: usize = 64 * 1024 * 1024;
 
-/// A record where it lies, without a copy.
-#[derive(Debug)]
-pub(super) struct RecordView<'a> {
-    pub(super) seq: Seq,
-    pub(super) start: Timestamp,
-    pub(super) end: Timestamp,
-    pub(super) digest: Digest,
-    pub(super) group: Range<usize>,
-    pub(super) json: &'a [u8],
+/// A row whose bytes lie elsewhere: in a segment that is read, or where it was rendered. The fields are those of [`Row`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowRef<'a> {
+    pub seq: Seq,
+    pub start: Timestamp,
+    pub end: Timestamp,
+    pub digest: Digest,
+    pub group: Range<usize>,
+    pub json: &'a [u8],
 }
 
-impl RecordView<'_> {
+impl<'a> From<&'a Row> for RowRef<'a> {
+    fn from(row: &'a Row) -> Self {
+        Self {
+            seq: row.seq,
+            start: row.start,
+            end: row.end,
+            digest: row.digest,
+            group: row.group.clone(),
+            json: &row.json,
+        }
+    }
+}
+
+impl RowRef<'_> {
     /// Copies the row out.
-    pub(super) fn to_row(&self) -> Row {
+    #[must_use]
+    pub fn to_row(&self) -> Row {
         Row {
             seq: self.seq,
             start: self.start,
@@ -43,12 +57,12 @@ impl RecordView<'_> {
 }
 
 /// Bytes that `row` takes in a segment.
-pub(super) fn encoded_len(row: &Row) -> u64 {
+pub(super) fn encoded_len(row: &RowRef<'_>) -> u64 {
     (PREFIX + FIXED + row.json.len()) as u64
 }
 
 /// Appends `row` to `out`. The caller has checked its size against [`MAX_JSON`].
-pub(super) fn encode(row: &Row, out: &mut Vec<u8>) {
+pub(super) fn encode(row: &RowRef<'_>, out: &mut Vec<u8>) {
     let length = u32_of(FIXED + row.json.len()).to_le_bytes();
     let prefix_at = out.len();
     out.extend_from_slice(&length);
@@ -59,13 +73,22 @@ pub(super) fn encode(row: &Row, out: &mut Vec<u8>) {
     out.extend_from_slice(&row.digest.0.to_le_bytes());
     out.extend_from_slice(&u32_of(row.group.start).to_le_bytes());
     out.extend_from_slice(&u32_of(row.group.end).to_le_bytes());
-    out.extend_from_slice(&row.json);
+    out.extend_from_slice(row.json);
     let checksum = checksum(length, &out[prefix_at + PREFIX..]);
     out[prefix_at + 4..prefix_at + PREFIX].copy_from_slice(&checksum.to_le_bytes());
 }
 
+/// The length of the record that begins with `prefix`; `None` where it is out of bounds.
+pub(super) fn length(prefix: [u8; PREFIX]) -> Option<usize> {
+    let body = prefix.first_chunk::<4>()?;
+    let body = usize::try_from(u32::from_le_bytes(*body)).ok()?;
+    (FIXED..=FIXED + MAX_JSON)
+        .contains(&body)
+        .then_some(PREFIX + body)
+}
+
 /// The record at the beginning of `bytes` and its length; `None` where no whole and valid record begins.
-pub(super) fn decode(bytes: &[u8]) -> Option<(RecordView<'_>, usize)> {
+pub(super) fn decode(bytes: &[u8]) -> Option<(RowRef<'_>, usize)> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (stored, rest) = rest.split_first_chunk::<4>()?;
     let body_len = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -86,7 +109,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(RecordView<'_>, usize)> {
     let group_end = usize::try_from(u32::from_le_bytes(*group_end)).ok()?;
     // Readers slice the JSON by this range.
     json.get(group_start..group_end)?;
-    let view = RecordView {
+    let view = RowRef {
         seq: Seq(u64::from_le_bytes(*seq)),
         start: Timestamp(i64::from_le_bytes(*start)),
         end: Timestamp(i64::from_le_bytes(*end)),
@@ -128,16 +151,16 @@ mod tests {
     #[test]
     fn a_record_is_read_back_as_it_was_written() {
         let mut bytes = Vec::new();
-        encode(&row(), &mut bytes);
+        encode(&RowRef::from(&row()), &mut bytes);
         let (view, length) = decode(&bytes).unwrap();
-        assert_eq!((view.to_row(), length as u64), (row(), encoded_len(&row())));
+        assert_eq!((view.to_row(), length as u64), (row(), encoded_len(&RowRef::from(&row()))));
         assert_eq!(bytes.len(), length);
     }
 
     #[test]
     fn any_flipped_bit_and_any_missing_byte_is_noticed() {
         let mut bytes = Vec::new();
-        encode(&row(), &mut bytes);
+        encode(&RowRef::from(&row()), &mut bytes);
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);

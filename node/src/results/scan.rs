@@ -9,7 +9,7 @@ use unisono_engine::row::{Row, Seq};
 use unisono_engine::spec::Timestamp;
 
 use super::error::ResultsError;
-use super::segment::Span;
+use super::index::Span;
 use super::stream::Stream;
 
 /// Bytes of rows in one page; the row that passes it is still in.

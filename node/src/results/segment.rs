@@ -1,9 +1,12 @@
-//! One append-only file of consecutive rows, and its sparse index.
+//! One append-only file of consecutive rows.
 //!
-//! A file begins with a header (magic, first seq, the digest before the first row, checksum): an empty stream that was
-//! reset to row 500 must still know after a restart where it stands.
+//! A file begins with a header (magic with the format's version, first seq, the digest before the first row, checksum): an
+//! empty stream that was reset to row 500 must still know after a restart where it stands.
+
+mod chunk;
 
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,150 +14,39 @@ use std::sync::Arc;
 use unisono_engine::row::{Digest, Row, Seq};
 
 use super::error::ResultsError;
-use super::record::{self, RecordView};
+use super::index::{Index, Note, Span};
+use super::record::{self, RowRef};
+
+pub(super) use chunk::Chunk;
 
 /// Bytes of a segment's header.
 pub(super) const HEADER: usize = 40;
-const MAGIC: [u8; 8] = *b"unisonR1";
-/// An index entry covers about this many bytes: a read by seq or time scans at most this much too much.
-const BLOCK_BYTES: u64 = 64 * 1024;
-
-/// What is known of a run of consecutive records without reading them.
-#[derive(Clone, Copy, Debug)]
-struct Block {
-    first: Seq,
-    offset: u64,
-    span: Span,
-}
-
-/// The least start and the greatest end among rows, in milliseconds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    start: i64,
-    end: i64,
-}
-
-impl Span {
-    const EMPTY: Self = Self {
-        start: i64::MAX,
-        end: i64::MIN,
-    };
-    /// Everything: overlaps each row.
-    pub(super) const ALL: Self = Self {
-        start: i64::MIN,
-        end: i64::MAX,
-    };
-
-    /// Times from `start` on and before `end`.
-    pub(super) fn new(start: i64, end: i64) -> Self {
-        Self { start, end }
-    }
-
-    fn include(&mut self, start: i64, end: i64) {
-        self.start = self.start.min(start);
-        self.end = self.end.max(end);
-    }
-
-    /// Whether a row within `rows` can end after this span's start and start before its end.
-    fn meets(self, rows: Self) -> bool {
-        // An open end must not lose a row whose time is the greatest there is.
-        (rows.end > self.start || self.start == i64::MIN)
-            && (rows.start < self.end || self.end == i64::MAX)
-    }
-
-    /// Whether a row from `start` to `end` ends after this span's start and starts before its end.
-    pub(super) fn overlaps(self, start: i64, end: i64) -> bool {
-        self.meets(Self { start, end })
-    }
-}
-
-/// A run of whole records to read.
-#[derive(Debug)]
-pub(super) struct Chunk {
-    path: Arc<PathBuf>,
-    file: Arc<File>,
-    offset: u64,
-    end: u64,
-    /// The first row in it.
-    pub(super) first: Seq,
-    /// The first row behind it.
-    pub(super) next: Seq,
-}
-
-impl Chunk {
-    /// Bytes that reading it takes.
-    pub(super) fn byte_len(&self) -> u64 {
-        self.end - self.offset
-    }
-
-    /// Reads it and gives each record to `visit`, until that returns `false`.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a record in it is damaged.
-    pub(super) fn visit(
-        &self,
-        mut visit: impl FnMut(RecordView<'_>) -> bool,
-    ) -> Result<(), ResultsError> {
-        let length = usize::try_from(self.byte_len()).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; length];
-        self.file
-            .read_exact_at(&mut bytes, self.offset)
-            .map_err(ResultsError::io("read", &self.path))?;
-        let mut at = 0;
-        while at < bytes.len() {
-            let Some((view, length)) = record::decode(&bytes[at..]) else {
-                let offset = self.offset + at as u64;
-                return Err(ResultsError::corrupt(
-                    &self.path,
-                    offset,
-                    "a record is not valid",
-                ));
-            };
-            if !visit(view) {
-                break;
-            }
-            at += length;
-        }
-        Ok(())
-    }
-}
+const MAGIC: [u8; 7] = *b"unisonR";
+/// The version of the format that this program writes, and the only one that it reads.
+const VERSION: u8 = b'1';
 
 /// What was found in a segment's file.
 pub(super) enum Loaded {
     /// The file is whole, or its tail was cut off (`cut`).
-    Segment {
-        segment: Segment,
-        digest: Digest,
-        cut: bool,
-    },
+    Segment { segment: Segment, cut: bool },
     /// Not even the header had reached the disk, and nothing relied on it.
     Nothing,
 }
 
-/// Invariant: `file` holds, below `len`, a header and the records `first..next`, whole and valid.
+/// Invariant: `file` holds, below `index.len`, a header and the records `index.first..index.next`.
 #[derive(Debug)]
 pub(super) struct Segment {
     path: Arc<PathBuf>,
     file: Arc<File>,
-    first: Seq,
-    next: Seq,
-    base: Digest,
-    len: u64,
-    blocks: Vec<Block>,
-    span: Span,
+    index: Index,
 }
 
 impl Segment {
     /// Creates an empty segment in `dir`, replacing a file of that name.
     pub(super) fn create(dir: &Path, first: Seq, base: Digest) -> Result<Self, ResultsError> {
         let path = dir.join(file_name(first));
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .map_err(ResultsError::io("create", &path))?;
+        Index::remove(&path).map_err(ResultsError::io("remove the index of", &path))?;
+        let file = new_file(&path)?;
         file.write_all_at(&header(first, base), 0)
             .map_err(ResultsError::io("write to", &path))?;
         Ok(Self::empty(path, file, first, base))
@@ -164,17 +56,29 @@ impl Segment {
         Self {
             path: Arc::new(path),
             file: Arc::new(file),
-            first,
-            next: first,
-            base,
-            len: HEADER as u64,
-            blocks: Vec::new(),
-            span: Span::EMPTY,
+            index: Index::empty(first, base, HEADER as u64),
         }
     }
 
-    /// Reads a segment's file and builds its index. What cannot be read is cut off where it lies beyond the first
-    /// `durable` bytes, else it is damage.
+    /// Opens a segment that is on disk for sure, by its index alone; `None` where that does not meet the segment's own
+    /// header, its length, and the header of the segment `behind` it, so that it may be another one's.
+    pub(super) fn sealed(path: &Path, first: Seq, behind: &Path) -> Option<Self> {
+        let index = Index::load(path)?;
+        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        let base = parse_header(&read_header(&file)?, first)?;
+        let next_base = parse_header(&read_header(&File::open(behind).ok()?)?, index.next)?;
+        let meets = (index.first, index.base) == (first, base)
+            && index.digest == next_base
+            && index.len == file.metadata().ok()?.len();
+        meets.then(|| Self {
+            path: Arc::new(path.to_path_buf()),
+            file: Arc::new(file),
+            index,
+        })
+    }
+
+    /// Reads a segment's file, checks each record, and builds its index. What cannot be read is cut off where it lies
+    /// beyond the first `durable` bytes, else it is damage.
     pub(super) fn load(path: PathBuf, first: Seq, durable: u64) -> Result<Loaded, ResultsError> {
         let file = OpenOptions::new()
             .read(true)
@@ -182,6 +86,7 @@ impl Segment {
             .open(&path)
             .map_err(ResultsError::io("open", &path))?;
         let bytes = std::fs::read(&path).map_err(ResultsError::io("read", &path))?;
+        check_version(&path, &bytes)?;
         let Some(base) = parse_header(&bytes, first) else {
             if durable > 0 {
                 return Err(ResultsError::corrupt(&path, 0, "the header is not valid"));
@@ -189,91 +94,71 @@ impl Segment {
             return Ok(Loaded::Nothing);
         };
         let mut segment = Self::empty(path, file, first, base);
-        let mut digest = base;
         let mut at = HEADER;
-        while let Some((view, length)) = record::decode(&bytes[at..]) {
+        while let Some((row, length)) = record::decode(&bytes[at..]) {
             let offset = at as u64;
-            if view.seq != segment.next || view.digest != digest.chain(view.json) {
-                let what = format!(
-                    "a record does not follow the one before, row {}",
-                    view.seq.0
-                );
+            if row.seq != segment.next() || row.digest != segment.digest().chain(row.json) {
+                let what = format!("a record does not follow the one before, row {}", row.seq.0);
                 return Err(ResultsError::corrupt(&segment.path, offset, what));
             }
-            digest = view.digest;
-            segment.note(view.seq, view.start.0, view.end.0, length as u64);
+            segment.note(Note::of(&row));
             at += length;
         }
         let cut = at < bytes.len();
-        if segment.len < durable {
+        if segment.len() < durable {
             let what = "a record is not valid, though it was on disk before";
-            return Err(ResultsError::corrupt(&segment.path, segment.len, what));
+            return Err(ResultsError::corrupt(&segment.path, segment.len(), what));
         }
         if cut {
             tracing::warn!(
                 file = %segment.path.display(),
-                at_byte = segment.len,
-                bytes = bytes.len() as u64 - segment.len,
+                at_byte = segment.len(),
+                bytes = bytes.len() as u64 - segment.len(),
                 "cut the torn end of a results segment; its rows are computed again"
             );
             segment.truncate_file()?;
         }
-        Ok(Loaded::Segment {
-            segment,
-            digest,
-            cut,
-        })
+        Ok(Loaded::Segment { segment, cut })
     }
 
     /// Removes what lies behind the last whole record: what a failed write left.
-    pub(super) fn truncate_file(&self) -> Result<(), ResultsError> {
+    fn truncate_file(&self) -> Result<(), ResultsError> {
         self.file
-            .set_len(self.len)
+            .set_len(self.len())
             .map_err(ResultsError::io("cut", &self.path))
     }
 
-    /// Adds a record of `length` bytes, which is in the file, to what readers see.
-    pub(super) fn note(&mut self, seq: Seq, start: i64, end: i64, length: u64) {
-        let full = self
-            .blocks
-            .last()
-            .is_none_or(|block| self.len - block.offset >= BLOCK_BYTES);
-        if full {
-            self.blocks.push(Block {
-                first: seq,
-                offset: self.len,
-                span: Span::EMPTY,
-            });
-        }
-        if let Some(block) = self.blocks.last_mut() {
-            block.span.include(start, end);
-        }
-        self.span.include(start, end);
-        self.len += length;
-        self.next = Seq(seq.0 + 1);
+    /// Adds a record that is in the file to what readers see.
+    pub(super) fn note(&mut self, note: Note) {
+        self.index.note(note);
+    }
+
+    /// Writes the index beside the file: no row is added any more.
+    pub(super) fn seal(&self) {
+        self.index.save(&self.path);
     }
 
     /// The first run of records at or after row `from` that can overlap `span`.
     pub(super) fn chunk(&self, from: Seq, span: Span) -> Option<Chunk> {
-        if from >= self.next || !span.meets(self.span) {
+        let blocks = &self.index.blocks;
+        if from >= self.next() || !span.meets(self.index.span) {
             return None;
         }
-        let at = self
-            .blocks
+        let at = blocks
             .partition_point(|block| block.first <= from)
             .saturating_sub(1);
-        let found = self.blocks[at..]
+        let found = blocks[at..]
             .iter()
             .position(|block| span.meets(block.span))?
             + at;
-        let behind = self.blocks.get(found + 1);
+        let behind = blocks.get(found + 1);
         Some(Chunk {
             path: Arc::clone(&self.path),
             file: Arc::clone(&self.file),
-            offset: self.blocks[found].offset,
-            end: behind.map_or(self.len, |block| block.offset),
-            first: self.blocks[found].first,
-            next: behind.map_or(self.next, |block| block.first),
+            offset: blocks[found].offset,
+            end: behind.map_or(self.len(), |block| block.offset),
+            first: blocks[found].first,
+            next: behind.map_or(self.next(), |block| block.first),
         })
     }
 
@@ -282,20 +167,19 @@ impl Segment {
         let temporary = dir.join("segment.tmp");
         let file = new_file(&temporary)?;
         let path = (*self.path).clone();
-        let mut short = Self::empty(path, file, self.first, self.base);
-        let mut bytes = header(self.first, self.base).to_vec();
-        let mut from = self.first;
+        let mut short = Self::empty(path, file, self.first(), self.base());
+        let mut bytes = header(self.first(), self.base()).to_vec();
+        let mut from = self.first();
         while let Some(chunk) = self
             .chunk(from, Span::ALL)
             .filter(|chunk| chunk.first < next)
         {
-            chunk.visit(|view| {
-                if view.seq < next {
-                    let row: Row = view.to_row();
+            chunk.visit(|row| {
+                if row.seq < next {
                     record::encode(&row, &mut bytes);
-                    short.note(row.seq, row.start.0, row.end.0, record::encoded_len(&row));
+                    short.note(Note::of(&row));
                 }
-                view.seq < next
+                row.seq < next
             })?;
             from = chunk.next;
         }
@@ -303,7 +187,8 @@ impl Segment {
             .file
             .write_all_at(&bytes, 0)
             .map_err(ResultsError::io("write to", &temporary))?;
-        std::fs::rename(&temporary, &*self.path)
+        Index::remove(&self.path)
+            .and_then(|()| std::fs::rename(&temporary, &*self.path))
             .map_err(ResultsError::io("replace", &self.path))?;
         Ok(short)
     }
@@ -316,9 +201,9 @@ impl Segment {
         let file = new_file(&temporary)?;
         let mut segment = Self::empty(dir.join(file_name(first)), file, first, base);
         let mut bytes = header(first, base).to_vec();
-        for row in rows {
-            record::encode(row, &mut bytes);
-            segment.note(row.seq, row.start.0, row.end.0, record::encoded_len(row));
+        for row in rows.iter().map(RowRef::from) {
+            record::encode(&row, &mut bytes);
+            segment.note(Note::of(&row));
         }
         let written = segment.file.write_all_at(&bytes, 0);
         written
@@ -329,8 +214,11 @@ impl Segment {
 
     /// Gives a segment that was just written its name.
     pub(super) fn take_place(&self, dir: &Path) -> Result<(), ResultsError> {
-        std::fs::rename(dir.join("older.tmp"), &*self.path)
-            .map_err(ResultsError::io("replace", &self.path))
+        Index::remove(&self.path)
+            .and_then(|()| std::fs::rename(dir.join("older.tmp"), &*self.path))
+            .map_err(ResultsError::io("replace", &self.path))?;
+        self.seal();
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Arc<PathBuf> {
@@ -343,22 +231,39 @@ impl Segment {
 
     /// The first row, held or to come.
     pub(super) fn first(&self) -> Seq {
-        self.first
+        self.index.first
     }
 
     /// The first row behind it.
     pub(super) fn next(&self) -> Seq {
-        self.next
+        self.index.next
     }
 
     /// The digest before its first row.
     pub(super) fn base(&self) -> Digest {
-        self.base
+        self.index.base
+    }
+
+    /// The digest behind its last row.
+    pub(super) fn digest(&self) -> Digest {
+        self.index.digest
     }
 
     /// Bytes of header and records.
     pub(super) fn len(&self) -> u64 {
-        self.len
+        self.index.len
+    }
+}
+
+impl Note {
+    /// What an index takes from `row`.
+    pub(super) fn of(row: &RowRef<'_>) -> Self {
+        Self {
+            start: row.start.0,
+            end: row.end.0,
+            length: record::encoded_len(row),
+            digest: row.digest,
+        }
     }
 }
 
@@ -376,7 +281,8 @@ pub(super) fn parse_file_name(name: &str) -> Option<Seq> {
 
 fn header(first: Seq, base: Digest) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
-    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[..7].copy_from_slice(&MAGIC);
+    bytes[7] = VERSION;
     bytes[8..16].copy_from_slice(&first.0.to_le_bytes());
     bytes[16..32].copy_from_slice(&base.0.to_le_bytes());
     let checksum = crc32fast::hash(&bytes[..32]);
@@ -388,6 +294,25 @@ fn parse_header(bytes: &[u8], first: Seq) -> Option<Digest> {
     let given = bytes.get(..HEADER)?;
     let base = Digest(u128::from_le_bytes(given.get(16..32)?.try_into().ok()?));
     (given == header(first, base)).then_some(base)
+}
+
+fn read_header(mut file: &File) -> Option<[u8; HEADER]> {
+    let mut bytes = [0; HEADER];
+    file.read_exact(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Another version's file may look like a torn one, but it must not be cut.
+fn check_version(path: &Path, bytes: &[u8]) -> Result<(), ResultsError> {
+    let version = bytes.strip_prefix(&MAGIC).and_then(<[u8]>::first);
+    match version.filter(|&&version| version != VERSION) {
+        None => Ok(()),
+        Some(&found) => Err(ResultsError::Version {
+            path: path.to_path_buf(),
+            found: char::from(found).escape_default().to_string(),
+            reads: char::from(VERSION),
+        }),
+    }
 }
 
 /// An empty file to write and read; what had the name before is gone.

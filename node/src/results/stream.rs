@@ -1,6 +1,7 @@
 //! One stream's segments: one appender, many readers. Locks are held for the index alone, never while a file is read or
 //! written, so a slow query cannot hold up the appender.
 
+mod append;
 mod older;
 mod trim;
 
@@ -10,13 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use unisono_engine::row::{Digest, Row, Seq, StreamId};
+use unisono_engine::row::{Digest, Seq, StreamId};
 
+use super::Position;
 use super::durable::Mark;
 use super::error::ResultsError;
-use super::record::{self, MAX_JSON};
-use super::segment::{self, Chunk, HEADER, Loaded, Segment, Span};
-use super::{Appended, Position};
+use super::index::{self, Index, Span};
+use super::record::RowRef;
+use super::segment::{self, Chunk, Loaded, Segment};
+
+pub use append::Appender;
 
 /// Invariant: the segments follow each other without a gap, and the last one takes the next row. `next` and `digest` are
 /// those behind its last row. An empty list is a stream that no row or reset has begun.
@@ -25,6 +29,25 @@ struct State {
     segments: Vec<Segment>,
     next: Seq,
     digest: Digest,
+}
+
+impl State {
+    /// Adds a segment that was found on disk.
+    fn add(&mut self, segment: Segment) -> Result<(), ResultsError> {
+        let begun = !self.segments.is_empty();
+        if begun && segment.first() != self.next {
+            let next = self.next.0;
+            let what = format!("row {next} should come first, the file before is gone");
+            return Err(ResultsError::corrupt(segment.path(), 0, what));
+        }
+        if begun && segment.base() != self.digest {
+            let what = "its digest does not follow";
+            return Err(ResultsError::corrupt(segment.path(), 16, what));
+        }
+        (self.next, self.digest) = (segment.next(), segment.digest());
+        self.segments.push(segment);
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
@@ -37,6 +60,13 @@ pub(super) struct Stream {
     /// Rows before the first were never here, though peers may have them.
     lacks_older: AtomicBool,
     state: RwLock<State>,
+}
+
+/// Where the next row is written.
+struct Tail {
+    file: Arc<File>,
+    path: Arc<PathBuf>,
+    end: u64,
 }
 
 /// What [`Stream::unsynced`] found.
@@ -58,7 +88,8 @@ impl Stream {
         }
     }
 
-    /// Reads the stream that lies in `dir`.
+    /// Opens the stream that lies in `dir`: by their indexes the segments that are on disk for sure and full, by reading
+    /// them those that are not.
     pub(super) fn load(
         id: StreamId,
         dir: PathBuf,
@@ -67,50 +98,20 @@ impl Stream {
     ) -> Result<Self, ResultsError> {
         let stream = Self::new(id, dir, segment_bytes);
         let mut state = State::default();
-        let mut names = segment_files(&stream.dir)?.into_iter();
-        for (first, path) in names.by_ref() {
-            let file_bytes = std::fs::metadata(&path)
-                .map_err(ResultsError::io("look at", &path))?
-                .len();
-            let durable = Mark::covers(mark, first, file_bytes);
-            let begun = !state.segments.is_empty();
-            if begun && first != state.next {
-                let what = format!(
-                    "row {} should come first, the file before is gone",
-                    state.next.0
-                );
-                return Err(ResultsError::corrupt(&path, 0, what));
-            }
-            let base = state.digest;
-            match Segment::load(path.clone(), first, durable)? {
-                Loaded::Segment {
-                    segment,
-                    digest,
-                    cut,
-                } => {
-                    if begun && segment.base() != base {
-                        return Err(ResultsError::corrupt(
-                            &path,
-                            16,
-                            "its digest does not follow",
-                        ));
-                    }
-                    state.next = segment.next();
-                    state.digest = digest;
-                    state.segments.push(segment);
-                    if cut {
-                        break;
-                    }
-                }
-                Loaded::Nothing => {
-                    remove_file(&path)?;
-                    break;
-                }
+        let mut names = segment_files(&stream.dir)?.into_iter().peekable();
+        while let Some((first, path)) = names.next() {
+            let behind = names.peek().map(|(_, path)| path.as_path());
+            let Some((segment, cut)) = load_segment(path, first, behind, mark)? else {
+                break;
+            };
+            state.add(segment)?;
+            if cut {
+                break;
             }
         }
         // What a cut end was followed by is not on disk for sure either: a power loss keeps later writes and loses earlier ones.
         for (_, path) in names {
-            remove_file(&path)?;
+            remove_segment(&path)?;
         }
         let held = mark.is_none_or(|mark| {
             state
@@ -147,158 +148,6 @@ impl Stream {
         }
     }
 
-    /// Appends the rows that are new and compares the others with what is held.
-    pub(super) fn append(&self, rows: &[Row]) -> Result<Appended, ResultsError> {
-        let _writer = self.lock_writer();
-        let Position {
-            first,
-            next,
-            digest,
-            ..
-        } = self.position();
-        self.check_numbers(rows, next)?;
-        let known = rows.partition_point(|row| row.seq < next);
-        let gone = rows.partition_point(|row| row.seq < first);
-        self.compare(&rows[gone..known])?;
-        self.write_rows(&rows[known..], digest)?;
-        let compared = (known - gone) as u64;
-        Ok(Appended {
-            written: (rows.len() - known) as u64,
-            compared,
-            gone: gone as u64,
-        })
-    }
-
-    fn check_numbers(&self, rows: &[Row], next: Seq) -> Result<(), ResultsError> {
-        let mut expected = rows.first().map_or(next, |row| row.seq.min(next));
-        for row in rows {
-            if row.seq != expected {
-                return Err(ResultsError::Gap {
-                    stream: self.id,
-                    next: expected,
-                    offered: row.seq,
-                });
-            }
-            expected = Seq(expected.0 + 1);
-        }
-        Ok(())
-    }
-
-    fn compare(&self, rows: &[Row]) -> Result<(), ResultsError> {
-        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
-            return Ok(());
-        };
-        let mut rest = rows;
-        let mut diverged = None;
-        let below = Seq(last.seq.0 + 1);
-        self.visit(first.seq, below, Span::ALL, |view| {
-            match rest.split_first() {
-                Some((row, behind)) if row.seq == view.seq => {
-                    rest = behind;
-                    let same = row.json == view.json
-                        && row.digest == view.digest
-                        && row.group == view.group
-                        && (row.start, row.end) == (view.start, view.end);
-                    diverged = (!same).then_some(row.seq);
-                    same
-                }
-                _ => false,
-            }
-        })?;
-        // A row that is not found below `next` is as wrong as one with other bytes.
-        match diverged.or(rest.first().map(|row| row.seq)) {
-            Some(seq) => Err(ResultsError::Diverged {
-                stream: self.id,
-                seq,
-            }),
-            None => Ok(()),
-        }
-    }
-
-    fn write_rows(&self, rows: &[Row], mut digest: Digest) -> Result<(), ResultsError> {
-        let mut from = 0;
-        let mut bytes = Vec::new();
-        for (at, row) in rows.iter().enumerate() {
-            self.check_row(row, digest)?;
-            let length = record::encoded_len(row);
-            let (file_bytes, is_empty) = self.active_len();
-            let full = file_bytes + bytes.len() as u64 + length > self.segment_bytes;
-            if full && !(is_empty && bytes.is_empty()) {
-                self.flush(&rows[from..at], &bytes)?;
-                (from, bytes) = (at, Vec::new());
-                self.begin_segment(row.seq, digest)?;
-            } else if file_bytes == 0 {
-                self.begin_segment(row.seq, digest)?;
-            }
-            record::encode(row, &mut bytes);
-            digest = row.digest;
-        }
-        self.flush(&rows[from..], &bytes)
-    }
-
-    fn check_row(&self, row: &Row, before: Digest) -> Result<(), ResultsError> {
-        let (stream, seq) = (self.id, row.seq);
-        if row.json.len() > MAX_JSON {
-            let bytes = row.json.len();
-            return Err(ResultsError::TooLarge {
-                stream,
-                seq,
-                bytes,
-                limit: MAX_JSON,
-            });
-        }
-        // A group outside of the row would be cut off as damage after a restart.
-        let group_lies_inside = row.json.get(row.group.clone()).is_some();
-        if !group_lies_inside || row.digest != before.chain(&row.json) {
-            return Err(ResultsError::Chain { stream, seq });
-        }
-        Ok(())
-    }
-
-    /// Length of the segment that takes the next row, and whether it has no row; 0 where there is none.
-    fn active_len(&self) -> (u64, bool) {
-        let state = self.read();
-        state
-            .segments
-            .last()
-            .map_or((0, true), |last| (last.len(), last.len() == HEADER as u64))
-    }
-
-    fn begin_segment(&self, first: Seq, base: Digest) -> Result<(), ResultsError> {
-        std::fs::create_dir_all(&self.dir).map_err(ResultsError::io("create", &self.dir))?;
-        let segment = Segment::create(&self.dir, first, base)?;
-        let mut state = self.write();
-        (state.next, state.digest) = (first, base);
-        state.segments.push(segment);
-        Ok(())
-    }
-
-    /// Writes the encoded `rows` behind the last segment's end, then shows them to readers.
-    fn flush(&self, rows: &[Row], bytes: &[u8]) -> Result<(), ResultsError> {
-        use std::os::unix::fs::FileExt;
-        let active = self
-            .read()
-            .segments
-            .last()
-            .map(|last| (Arc::clone(last.file()), Arc::clone(last.path()), last.len()));
-        let (Some((file, path, end)), Some(last_row)) = (active, rows.last()) else {
-            return Ok(());
-        };
-        if let Err(error) = file.write_all_at(bytes, end) {
-            // Best effort: what a full disk took of the write is cut off at the next start anyway.
-            let _ = file.set_len(end);
-            return Err(ResultsError::io("write to", &path)(error));
-        }
-        let mut state = self.write();
-        if let Some(segment) = state.segments.last_mut() {
-            for row in rows {
-                segment.note(row.seq, row.start.0, row.end.0, record::encoded_len(row));
-            }
-        }
-        (state.next, state.digest) = (Seq(last_row.seq.0 + 1), last_row.digest);
-        Ok(())
-    }
-
     /// Gives the records of rows `from..below` that may overlap `span` to `visit`, in order, until that returns `false`.
     /// Returns the bytes read. Rows that retention removed are passed over.
     pub(super) fn visit(
@@ -306,7 +155,7 @@ impl Stream {
         from: Seq,
         below: Seq,
         span: Span,
-        mut visit: impl FnMut(record::RecordView<'_>) -> bool,
+        mut visit: impl FnMut(RowRef<'_>) -> bool,
     ) -> Result<u64, ResultsError> {
         let mut from = from;
         let mut goes_on = true;
@@ -404,6 +253,41 @@ impl Stream {
     }
 }
 
+/// The segment at `path`, and whether a torn end was cut off; `None` if nothing of it had reached the disk.
+fn load_segment(
+    path: PathBuf,
+    first: Seq,
+    behind: Option<&Path>,
+    mark: Option<Mark>,
+) -> Result<Option<(Segment, bool)>, ResultsError> {
+    let sealed = behind.filter(|_| mark.is_some_and(|mark| first < mark.segment));
+    if let Some(segment) = sealed.and_then(|behind| Segment::sealed(&path, first, behind)) {
+        return Ok(Some((segment, false)));
+    }
+    let file_bytes = std::fs::metadata(&path)
+        .map_err(ResultsError::io("look at", &path))?
+        .len();
+    let durable = Mark::covers(mark, first, file_bytes);
+    match Segment::load(path.clone(), first, durable)? {
+        Loaded::Segment { segment, cut } => {
+            if sealed.is_some() {
+                segment.seal();
+            }
+            Ok(Some((segment, cut)))
+        }
+        Loaded::Nothing => {
+            remove_segment(&path)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Removes a segment and its index.
+fn remove_segment(path: &Path) -> Result<(), ResultsError> {
+    Index::remove(path).map_err(ResultsError::io("remove the index of", path))?;
+    remove_file(path)
+}
+
 fn remove_file(path: &Path) -> Result<(), ResultsError> {
     std::fs::remove_file(path).map_err(ResultsError::io("remove", path))
 }
@@ -421,7 +305,10 @@ fn segment_files(dir: &Path) -> Result<Vec<(Seq, PathBuf)>, ResultsError> {
         let path = entry.path();
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name == older::LACKS_OLDER {
+        let is_index = path
+            .extension()
+            .is_some_and(|end| end == index::EXTENSION);
+        if name == older::LACKS_OLDER || is_index {
             continue;
         }
         if name.ends_with(".tmp") {

@@ -9,7 +9,9 @@ use unisono_engine::row::{Digest, Row, Seq};
 use super::{Stream, remove_file};
 use crate::results::durable::sync_dir;
 use crate::results::error::ResultsError;
-use crate::results::segment::{Segment, Span};
+use crate::results::index::Span;
+use crate::results::record::RowRef;
+use crate::results::segment::Segment;
 use crate::results::{OlderRows, Position};
 
 /// The file that says, in a stream's directory, that its older rows were never here.
@@ -89,7 +91,7 @@ impl Stream {
         let Position { first, bytes, .. } = self.position();
         let mut digest = older.base;
         for row in &older.rows {
-            self.check_row(row, digest)?;
+            self.check_row(&RowRef::from(row), digest)?;
             digest = row.digest;
         }
         self.check_meets(&older.rows, digest, first)?;

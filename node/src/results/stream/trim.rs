@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use unisono_engine::row::{Digest, Seq};
 
-use super::{Stream, remove_file};
+use super::{Stream, remove_segment};
 use crate::results::error::ResultsError;
 use crate::results::segment::Segment;
 
@@ -19,7 +19,7 @@ impl Stream {
         }
         // From the end on: a crash in between leaves the older rows, without a gap.
         while let Some(path) = self.last_path() {
-            remove_file(&path)?;
+            remove_segment(&path)?;
             self.write().segments.pop();
         }
         self.note_lack_of_older(next)?;
@@ -43,7 +43,7 @@ impl Stream {
                     } else if first == next && self.read().segments.len() == 1 {
                         return self.replace_all(next, digest);
                     } else {
-                        remove_file(&path)?;
+                        remove_segment(&path)?;
                         self.write().segments.pop();
                     }
                 }
@@ -58,7 +58,7 @@ impl Stream {
     fn replace_all(&self, next: Seq, digest: Digest) -> Result<(), ResultsError> {
         if let Some(path) = self.last_path() {
             // A new file, not a shorter one: readers may be in the midst of the old one.
-            remove_file(&path)?;
+            remove_segment(&path)?;
         }
         self.write().segments.clear();
         self.begin_segment(next, digest)
@@ -110,7 +110,7 @@ impl Stream {
             let Some(path) = oldest else {
                 return Ok(removed);
             };
-            remove_file(&path)?;
+            remove_segment(&path)?;
             self.write().segments.remove(0);
             removed += 1;
         }
