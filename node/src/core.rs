@@ -15,6 +15,7 @@ use crate::config::NodeConfig;
 use crate::feed::{Feed, Hooks};
 use crate::publisher::Reported;
 use crate::results::ResultsLog;
+use crate::threads;
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {
@@ -96,16 +97,12 @@ impl Core {
 
     /// The agreed state, for a short look.
     pub fn agreed(&self) -> RwLockReadGuard<'_, Agreed> {
-        self.agreed
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        threads::read(&self.agreed)
     }
 
     /// The agreed state, for the driver alone.
     pub(crate) fn agreed_mut(&self) -> RwLockWriteGuard<'_, Agreed> {
-        self.agreed
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        threads::write(&self.agreed)
     }
 
     /// Notes that this node has read the log up to `position`.

@@ -7,7 +7,7 @@ mod setup;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use unisono_engine::FeedEngine;
@@ -18,6 +18,7 @@ use unisono_replication::machine::AcceptedTick;
 
 use crate::fetch::{LaneBuffer, LaneStart, SourceFetcher};
 use crate::results::ResultsLog;
+use crate::threads::{Role, lock, spawn};
 use runner::Runner;
 pub use setup::{FeedPlan, SetupError};
 
@@ -117,7 +118,9 @@ impl Feed {
             hooks,
             shared: Arc::clone(&shared),
         };
-        let thread = spawn(plan.id, runner, receiver).map_err(SetupError::Thread)?;
+        let name = plan.id.0.to_string();
+        let thread = spawn(Role::Feed, Some(&name), move || runner.run(&receiver))
+            .map_err(SetupError::Thread)?;
         Ok(Self {
             id: plan.id,
             fetchers,
@@ -150,7 +153,7 @@ impl Feed {
     }
 
     fn send(&self, message: Message) {
-        // The receiver is gone only after a panic of the feed's thread, which its status tells.
+        // The receiver is gone only when the feed was asked to end.
         if let Some(sender) = &self.sender {
             let _ = sender.send(message);
         }
@@ -191,32 +194,15 @@ impl Drop for Feed {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.sender = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!(feed = self.id.0, "the feed's thread panicked");
+        if let Some(thread) = self.thread.take() {
+            // Its panic would have ended the process.
+            let _ = thread.join();
         }
     }
-}
-
-fn spawn(
-    id: FeedId,
-    runner: Runner,
-    receiver: Receiver<Message>,
-) -> std::io::Result<JoinHandle<()>> {
-    let name = format!("feed-{}", id.0);
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(move || runner.run(&receiver))
 }
 
 /// How people see a lane.
 #[must_use]
 pub fn lane_label(source: &str, lane: &str) -> String {
     format!("{source}/{lane}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panicked thread left behind is not used: its feed is stopped.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,3 +19,4 @@ pub mod snapshots;
 pub mod source;
 mod status;
 pub mod telemetry;
+pub mod threads;

@@ -7,7 +7,7 @@ mod frontier;
 mod kafka;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use unisono_engine::row::{StreamId, StreamKind};
 use unisono_replication::command::StreamKey;
@@ -15,6 +15,7 @@ use unisono_replication::command::StreamKey;
 use crate::checkpoint::key_of;
 use crate::config::{BUILTIN_SINK, NodeConfig, SinkKind};
 use crate::core::Agreed;
+use crate::threads::lock;
 
 pub use frontier::run as report_frontiers;
 pub use kafka::run as publish_to_kafka;
@@ -26,16 +27,13 @@ pub struct Reported(Mutex<BTreeMap<StreamKey, u64>>);
 impl Reported {
     /// Notes what a sink has taken.
     pub fn note(&self, stream: StreamId, next: u64) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.0);
         let known = known.entry(key_of(stream)).or_default();
         *known = next.max(*known);
     }
 
     fn all(&self) -> BTreeMap<StreamKey, u64> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.0).clone()
     }
 }
 

@@ -10,9 +10,10 @@ use unisono_engine::spec::{LaneId, Timestamp};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 
-use super::{FeedCheckpoint, Hooks, Message, Shared, StreamHead, lock};
+use super::{FeedCheckpoint, Hooks, Message, Shared, StreamHead};
 use crate::fetch::{LaneBuffer, Part, TakeError};
 use crate::results::{ResultsError, ResultsLog};
+use crate::threads::{Role, lock, test_panic};
 
 /// How often a thread that waits for records looks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -76,6 +77,7 @@ impl Runner {
     }
 
     fn tick(&mut self, tick: &AcceptedTick) -> Result<(), Halt> {
+        test_panic(Role::Feed);
         // All records first: the engine is not held while a lane is waited for.
         let mut taken = Vec::with_capacity(tick.moves.len());
         for step in &tick.moves {
