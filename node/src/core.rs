@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
-use unisono_replication::command::FeedId;
+use unisono_engine::row::StreamId;
+use unisono_replication::command::{FeedId, StreamKey};
 use unisono_replication::machine::Machine;
 use unisono_replication::{Position, Replica};
 
 use crate::config::NodeConfig;
 use crate::feed::{Feed, Hooks};
-use crate::publisher::Reported;
+use crate::ids::key_of;
 use crate::results::ResultsLog;
-use crate::threads;
+use crate::threads::{self, lock};
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {
@@ -61,6 +62,25 @@ pub struct Counters {
     pub published_rows: AtomicU64,
     pub publish_retries: AtomicU64,
     pub fenced: AtomicU64,
+}
+
+/// How far this node has published to sinks other than the built-in one: on its way to the agreed log.
+#[derive(Debug, Default)]
+pub struct Reported(Mutex<BTreeMap<StreamKey, u64>>);
+
+impl Reported {
+    /// Notes what a sink has taken.
+    pub fn note(&self, stream: StreamId, next: u64) {
+        let mut known = lock(&self.0);
+        let known = known.entry(key_of(stream)).or_default();
+        *known = next.max(*known);
+    }
+
+    /// All that was noted.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<StreamKey, u64> {
+        lock(&self.0).clone()
+    }
 }
 
 /// The right to propose and to publish in one term. Its only source is [`Core::authority`]; it says what was true at

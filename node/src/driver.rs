@@ -247,7 +247,7 @@ impl Driver {
     fn retain(&self) {
         let agreed = self.core.agreed();
         for stream in self.core.results.streams() {
-            let published = agreed.machine.frontier(crate::checkpoint::key_of(stream));
+            let published = agreed.machine.frontier(crate::ids::key_of(stream));
             let published = unisono_engine::row::Seq(published);
             if let Err(error) = self.core.results.retain(stream, published) {
                 tracing::warn!(%error, "old rows cannot be removed");

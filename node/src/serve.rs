@@ -12,10 +12,12 @@ use tokio::sync::mpsc;
 use unisono_replication::{Replica, ReplicaConfig};
 
 use crate::checkpoint::CheckpointStore;
-use crate::config::NodeConfig;
+use crate::config::{BUILTIN_SINK, NodeConfig};
 use crate::core::Core;
 use crate::driver::Driver;
-use crate::publisher;
+use crate::publish::sink::builtin::BuiltinSink;
+use crate::publish::sink::kafka::{self, KafkaSink};
+use crate::publish::{self, report_frontiers};
 use crate::results::{Limits, ResultsLog};
 use crate::service::NodeService;
 use crate::snapshots::NodeSnapshots;
@@ -134,13 +136,7 @@ impl Node {
         let (core, fatal) = Core::new(config, replica, results);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
-        for sink in core.config.sinks.clone() {
-            let (core, runtime) = (Arc::clone(&core), runtime.handle().clone());
-            let name = sink.name.clone();
-            threads.push(spawn(Role::Sink, Some(&name), move || {
-                publisher::publish_to_kafka(&core, &sink, &runtime)
-            })?);
-        }
+        threads.extend(spawn_publishers(&core, runtime.handle())?);
         spawn_tasks(&core, listeners.http, runtime.handle())?;
         let (node, http) = (core.config.node.id, &core.config.node.http);
         tracing::info!(node, http, "serving");
@@ -191,10 +187,32 @@ fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
     }
 }
 
+/// A thread for each sink, the built-in one among them.
+fn spawn_publishers(core: &Arc<Core>, runtime: &Handle) -> io::Result<Vec<JoinHandle<()>>> {
+    let (own, handle) = (Arc::clone(core), runtime.clone());
+    let mut threads = vec![spawn(Role::Sink, Some(BUILTIN_SINK), move || {
+        let connect = || Ok(BuiltinSink::new(Arc::clone(&own), handle.clone()));
+        publish::run(&own, BUILTIN_SINK, &handle, connect);
+    })?];
+    for sink in core.config.sinks.clone() {
+        let (own, handle) = (Arc::clone(core), runtime.clone());
+        let name = sink.name.clone();
+        threads.push(spawn(Role::Sink, Some(&name), move || {
+            let connect = || KafkaSink::connect(&kafka::settings(&sink));
+            publish::run(&own, &sink.name, &handle, || {
+                connect().map_err(|error| error.to_string())
+            });
+        })?);
+    }
+    Ok(threads)
+}
+
 fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
     let own = || Arc::clone(core);
     spawn_task(Role::Proposer, runtime, crate::proposer::run(own()));
-    spawn_task(Role::Frontiers, runtime, publisher::report_frontiers(own()));
+    if !core.config.sinks.is_empty() {
+        spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
+    }
     spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
     spawn_task(Role::Status, runtime, crate::status::tell(own()));

@@ -134,9 +134,9 @@ roles! {
         blocks on "the read-back of its proposal";
         panic: "the next leader builds on the last accepted tick".
     Frontiers Task "frontiers":
-        "moves the frontiers in the agreed log while this node leads";
+        "copies the sinks' frontiers into the agreed log while this node leads";
         blocks on "the read-back of its proposal";
-        panic: "the next leader moves them".
+        panic: "the next leader copies them".
     Checkpoints Task "checkpoints":
         "asks for a checkpoint each interval";
         blocks on "the checkpoint";

@@ -89,7 +89,7 @@ fn openraft_is_named_only_in_the_raft_module() {
 fn rdkafka_is_named_only_in_the_kafka_modules() {
     let places = [
         "node/src/source/kafka",
-        "node/src/sink/kafka",
+        "node/src/publish/sink/kafka",
         "node/benches/",
         "chaos/",
         "tests/",

@@ -11,8 +11,8 @@ use unisono_engine::timestamp;
 use unisono_replication::View;
 use unisono_replication::command::FeedId;
 
-use crate::checkpoint::key_of;
 use crate::core::{Agreed, Core};
+use crate::ids::key_of;
 use crate::status::NodeStatus;
 use crate::threads::lock;
 
