@@ -191,6 +191,34 @@ impl Cluster {
         Ok(())
     }
 
+    /// Waits until a node has ended by itself; gives its exit code, -1 after a signal. That is no crash then.
+    ///
+    /// # Errors
+    /// It runs on for a minute.
+    pub async fn wait_end(&mut self, number: u16) -> Result<i32> {
+        let node = self.node(number)?;
+        let deadline = Instant::now() + READY_WITHIN;
+        loop {
+            if let Some(status) = node.crashed() {
+                node.forget_ended();
+                return Ok(status.code().unwrap_or(-1));
+            }
+            if Instant::now() > deadline {
+                bail!("node {number} has not ended after {READY_WITHIN:?}");
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+    }
+
+    /// What a node finds in its environment from its next start on.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn set_environment(&mut self, number: u16, variables: &[(&str, &str)]) -> Result<()> {
+        self.node(number)?.set_environment(variables);
+        Ok(())
+    }
+
     /// Starts a node again on its own data.
     ///
     /// # Errors

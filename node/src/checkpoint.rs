@@ -9,13 +9,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind};
+use unisono_engine::row::{Digest, Row, Seq};
 use unisono_engine::spec::Timestamp;
-use unisono_replication::command::{FeedId, Stream, StreamKey};
+use unisono_replication::command::{FeedId, StreamKey};
 use unisono_replication::machine::Machine;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::feed::StreamHead;
+pub use crate::ids::{key_of, stream_of};
 
 const MAGIC: &[u8; 8] = b"UNISONO\n";
 /// The version of the format that this program writes, and the newest that it reads.
@@ -256,32 +257,6 @@ impl SentRow {
             json: self.json,
             group: self.group.0 as usize..self.group.1 as usize,
         }
-    }
-}
-
-/// A stream's name in the agreed log.
-#[must_use]
-pub fn key_of(stream: StreamId) -> StreamKey {
-    let kind = match stream.kind {
-        StreamKind::Rows => Stream::Rows,
-        StreamKind::DeadLetters => Stream::DeadLetters,
-    };
-    StreamKey {
-        incarnation: stream.incarnation.0,
-        stream: kind,
-    }
-}
-
-/// A stream's name in the engine and the results log.
-#[must_use]
-pub fn stream_of(key: StreamKey) -> StreamId {
-    let kind = match key.stream {
-        Stream::Rows => StreamKind::Rows,
-        Stream::DeadLetters => StreamKind::DeadLetters,
-    };
-    StreamId {
-        incarnation: Incarnation(key.incarnation),
-        kind,
     }
 }
 

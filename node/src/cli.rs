@@ -1,6 +1,7 @@
 //! The command line.
 
 pub mod check;
+#[cfg(feature = "demo")]
 pub mod demo;
 pub mod error;
 pub mod eval;
@@ -38,11 +39,15 @@ enum Command {
     Query(query::QueryArgs),
     /// Compute the rows of files, without a cluster
     Eval(eval::EvalArgs),
+    #[cfg(feature = "demo")]
     Demo(demo::DemoArgs),
+    /// (this program was built without it)
+    #[cfg(not(feature = "demo"))]
+    Demo,
 }
 
 /// Parses the arguments, runs the command, and gives the process's exit code: 0, 64 for wrong usage or config (the same
-/// command fails again), 1 for a failure (restarting can help).
+/// command fails again), 1 for a failure (restarting can help). `serve` may also end with 70, after a panic.
 pub fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -68,6 +73,11 @@ fn dispatch(command: &Command) -> Result<(), CliError> {
         Command::Status(args) => status::status(args),
         Command::Query(args) => query::query(args),
         Command::Eval(args) => eval::eval(args),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::demo(args),
+        #[cfg(not(feature = "demo"))]
+        Command::Demo => Err(CliError::usage(
+            "this program was built without the demo: build it with the cargo feature demo, which is on by default",
+        )),
     }
 }

@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
-use unisono_replication::command::FeedId;
+use unisono_engine::row::StreamId;
+use unisono_replication::command::{FeedId, StreamKey};
 use unisono_replication::machine::Machine;
 use unisono_replication::{Position, Replica};
 
 use crate::config::NodeConfig;
 use crate::feed::{Feed, Hooks};
-use crate::publisher::Reported;
+use crate::ids::key_of;
 use crate::results::ResultsLog;
+use crate::threads::{self, lock};
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {
@@ -62,6 +64,25 @@ pub struct Counters {
     pub fenced: AtomicU64,
 }
 
+/// How far this node has published to sinks other than the built-in one: on its way to the agreed log.
+#[derive(Debug, Default)]
+pub struct Reported(Mutex<BTreeMap<StreamKey, u64>>);
+
+impl Reported {
+    /// Notes what a sink has taken.
+    pub fn note(&self, stream: StreamId, next: u64) {
+        let mut known = lock(&self.0);
+        let known = known.entry(key_of(stream)).or_default();
+        *known = next.max(*known);
+    }
+
+    /// All that was noted.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<StreamKey, u64> {
+        lock(&self.0).clone()
+    }
+}
+
 /// The right to propose and to publish in one term. Its only source is [`Core::authority`]; it says what was true at
 /// that moment, and all that is done with it is checked again where it counts: by the log, and by the sink.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,16 +117,12 @@ impl Core {
 
     /// The agreed state, for a short look.
     pub fn agreed(&self) -> RwLockReadGuard<'_, Agreed> {
-        self.agreed
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        threads::read(&self.agreed)
     }
 
     /// The agreed state, for the driver alone.
     pub(crate) fn agreed_mut(&self) -> RwLockWriteGuard<'_, Agreed> {
-        self.agreed
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        threads::write(&self.agreed)
     }
 
     /// Notes that this node has read the log up to `position`.

@@ -18,6 +18,7 @@ use crate::checkpoint::{Checkpoint, CheckpointStore, Parcel};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan};
 use crate::fetch::LaneStart;
+use crate::threads::{Role, test_panic};
 
 /// How long the driver waits for an entry before it looks at requests.
 const WAIT: Duration = Duration::from_millis(20);
@@ -130,6 +131,7 @@ impl Driver {
     }
 
     fn entry(&mut self, position: Position, payload: Option<&[u8]>) -> Result<(), String> {
+        test_panic(Role::Driver);
         self.position = position;
         self.core.counters.entries.fetch_add(1, Ordering::Relaxed);
         if let Some(payload) = payload {
@@ -245,7 +247,7 @@ impl Driver {
     fn retain(&self) {
         let agreed = self.core.agreed();
         for stream in self.core.results.streams() {
-            let published = agreed.machine.frontier(crate::checkpoint::key_of(stream));
+            let published = agreed.machine.frontier(crate::ids::key_of(stream));
             let published = unisono_engine::row::Seq(published);
             if let Err(error) = self.core.results.retain(stream, published) {
                 tracing::warn!(%error, "old rows cannot be removed");

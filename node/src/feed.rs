@@ -10,7 +10,7 @@ mod setup;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::config::FieldSet;
 use crate::decode::Decoder;
 use crate::ingest::{FoldLane, LaneBuffer, LaneStart, SourceFetcher, Workers};
 use crate::results::ResultsLog;
+use crate::threads::{Role, lock, spawn};
 use gate::Gate;
 use runner::Runner;
 pub use setup::{FeedPlan, PlannedLane, SetupError};
@@ -155,7 +156,9 @@ impl Feed {
             shared: Arc::clone(&shared),
             settled: None,
         };
-        let thread = spawn(plan.id, runner, receiver).map_err(SetupError::Thread)?;
+        let name = plan.id.0.to_string();
+        let thread = spawn(Role::Feed, Some(&name), move || runner.run(&receiver))
+            .map_err(SetupError::Thread)?;
         Ok(Self {
             id: plan.id,
             fetchers,
@@ -271,24 +274,8 @@ fn fold_lane(
     FoldLane::new(engine, decoder, buffer, workers.assign(), done)
 }
 
-fn spawn(
-    id: FeedId,
-    runner: Runner,
-    receiver: Receiver<Message>,
-) -> std::io::Result<JoinHandle<()>> {
-    let name = format!("feed-{}", id.0);
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(move || runner.run(&receiver))
-}
-
 /// How people see a lane.
 #[must_use]
 pub fn lane_label(source: &str, lane: &str) -> String {
     format!("{source}/{lane}")
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panicked thread left behind is not used: its feed is stopped.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -59,10 +59,10 @@ impl SourceFetcher {
     pub fn start(source: SourceConfig, fields: &FieldSet, limit: usize) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let worker = worker::Worker::new(source.clone(), fields, Arc::clone(&shared));
-        let name = format!("fetch-{}", source.name);
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || worker.run())?;
+        let thread =
+            crate::threads::spawn(crate::threads::Role::Fetch, Some(&source.name), move || {
+                worker.run()
+            })?;
         Ok(Self {
             shared,
             limit,

@@ -17,6 +17,7 @@ use unisono_replication::tick::{LastTick, Metronome, median_clock_ms, next_agree
 
 use crate::core::{Agreed, Authority, Core};
 use crate::feed::Feed;
+use crate::threads::{Role, test_panic};
 use creation::Creation;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
@@ -50,6 +51,7 @@ pub async fn run(core: Arc<Core>) {
 
 /// Proposes and waits until this node has read the entry back.
 async fn propose(core: &Core, command: Command) {
+    test_panic(Role::Proposer);
     match core.replica.propose(command.encode()).await {
         Ok(position) => core.read_up_to(position.index).await,
         Err(error) => {

@@ -12,13 +12,16 @@ use tokio::sync::mpsc;
 use unisono_replication::{Replica, ReplicaConfig};
 
 use crate::checkpoint::CheckpointStore;
-use crate::config::NodeConfig;
+use crate::config::{BUILTIN_SINK, NodeConfig};
 use crate::core::Core;
 use crate::driver::Driver;
-use crate::publisher;
+use crate::publish::sink::builtin::BuiltinSink;
+use crate::publish::sink::kafka::{self, KafkaSink};
+use crate::publish::{self, report_frontiers};
 use crate::results::{Limits, ResultsLog};
 use crate::service::NodeService;
 use crate::snapshots::NodeSnapshots;
+use crate::threads::{self, Role, spawn, spawn_task};
 
 /// Bytes after which a segment of the results log ends.
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -82,10 +85,7 @@ fn listen(key: &'static str, address: &str) -> Result<TcpListener, ServeError> {
 /// Why it could not start, or had to end.
 pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
     let listeners = Listeners::bind(&config)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
+    let runtime = threads::runtime()?;
     let mut node = Node::start(config, listeners, &runtime)?;
     let ended = runtime.block_on(async {
         tokio::select! {
@@ -135,14 +135,8 @@ impl Node {
         let replica = Replica::start(raft_config(&config, listeners.raft), Arc::new(snapshots))?;
         let (core, fatal) = Core::new(config, replica, results);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
-        let mut threads = vec![thread("driver", move || driver.run())?];
-        for sink in core.config.sinks.clone() {
-            let (core, runtime) = (Arc::clone(&core), runtime.handle().clone());
-            let name = format!("sink-{}", sink.name);
-            threads.push(thread(&name, move || {
-                publisher::publish_to_kafka(&core, &sink, &runtime)
-            })?);
-        }
+        let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
+        threads.extend(spawn_publishers(&core, runtime.handle())?);
         spawn_tasks(&core, listeners.http, runtime.handle())?;
         let (node, http) = (core.config.node.id, &core.config.node.http);
         tracing::info!(node, http, "serving");
@@ -178,9 +172,6 @@ fn join_within(threads: Vec<JoinHandle<()>>, most: Duration) {
         while !thread.is_finished() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
-        if thread.is_finished() && thread.join().is_err() {
-            tracing::error!("a thread panicked");
-        }
     }
 }
 
@@ -196,16 +187,39 @@ fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
     }
 }
 
+/// A thread for each sink, the built-in one among them.
+fn spawn_publishers(core: &Arc<Core>, runtime: &Handle) -> io::Result<Vec<JoinHandle<()>>> {
+    let (own, handle) = (Arc::clone(core), runtime.clone());
+    let mut threads = vec![spawn(Role::Sink, Some(BUILTIN_SINK), move || {
+        let connect = || Ok(BuiltinSink::new(Arc::clone(&own), handle.clone()));
+        publish::run(&own, BUILTIN_SINK, &handle, connect);
+    })?];
+    for sink in core.config.sinks.clone() {
+        let (own, handle) = (Arc::clone(core), runtime.clone());
+        let name = sink.name.clone();
+        threads.push(spawn(Role::Sink, Some(&name), move || {
+            let connect = || KafkaSink::connect(&kafka::settings(&sink));
+            publish::run(&own, &sink.name, &handle, || {
+                connect().map_err(|error| error.to_string())
+            });
+        })?);
+    }
+    Ok(threads)
+}
+
 fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
-    runtime.spawn(crate::proposer::run(Arc::clone(core)));
-    runtime.spawn(publisher::report_frontiers(Arc::clone(core)));
-    runtime.spawn(checkpoints(Arc::clone(core)));
-    runtime.spawn(crate::backfill::run(Arc::clone(core)));
-    runtime.spawn(crate::status::tell(Arc::clone(core)));
-    runtime.spawn(tell_leaders(Arc::clone(core)));
+    let own = || Arc::clone(core);
+    spawn_task(Role::Proposer, runtime, crate::proposer::run(own()));
+    if !core.config.sinks.is_empty() {
+        spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
+    }
+    spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
+    spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
+    spawn_task(Role::Status, runtime, crate::status::tell(own()));
+    spawn_task(Role::Leaders, runtime, tell_leaders(own()));
     let mut failed = core.replica.fatal();
     let watched = Arc::clone(core);
-    runtime.spawn(async move {
+    spawn_task(Role::Faults, runtime, async move {
         if let Ok(reason) = failed.wait_for(Option::is_some).await {
             watched.fail(reason.clone().unwrap_or_default());
         }
@@ -215,7 +229,7 @@ fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Res
     let _in_runtime = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(http)?;
     let served = Arc::clone(core);
-    runtime.spawn(async move {
+    spawn_task(Role::Http, runtime, async move {
         if let Err(error) = unisono_api::serve(listener, app).await {
             served.fail(format!("the http server ended: {error}"));
         }
@@ -269,8 +283,4 @@ async fn checkpoints(core: Arc<Core>) {
             Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
         }
     }
-}
-
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)
 }

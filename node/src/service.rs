@@ -14,9 +14,9 @@ use unisono_engine::spec::Timestamp;
 use unisono_engine::timestamp;
 use unisono_replication::machine::Pipeline;
 
-use crate::checkpoint::key_of;
 use crate::config::PipelineDefinition;
 use crate::core::{Agreed, Core};
+use crate::ids::key_of;
 use crate::results::{ResultsError, ScanFilter};
 
 /// Open windows that are shown at most.

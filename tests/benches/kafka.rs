@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rdkafka::producer::{BaseRecord, Producer};
-use unisono::sink::kafka::{Frontier, KafkaSink, KafkaSinkConfig, PublishError, PublishRow};
+use unisono::publish::sink::kafka::{KafkaSink, KafkaSinkConfig};
+use unisono::publish::sink::{Frontier, PublishError, PublishRow, Sink};
 use unisono::source::kafka::{KafkaSource, KafkaSourceConfig};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_tests::kafka::TestBroker;

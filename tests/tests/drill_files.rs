@@ -44,3 +44,18 @@ fn late_orders_are_late_on_every_replica_alike_while_leaders_die() {
     };
     drill.run(faults::kill_leaders_and_compare_digests);
 }
+
+#[test]
+fn a_panic_of_the_driver_ends_the_process_and_a_peer_takes_over() {
+    Drill::on_files().run(async |stage| faults::panic_leader(stage, "driver").await);
+}
+
+#[test]
+fn a_panic_of_the_proposer_ends_the_process_and_a_peer_takes_over() {
+    Drill::on_files().run(async |stage| faults::panic_leader(stage, "proposer").await);
+}
+
+#[test]
+fn a_panic_of_a_feed_ends_the_process_and_a_peer_takes_over() {
+    Drill::on_files().run(async |stage| faults::panic_leader(stage, "feed").await);
+}

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use unisono::threads::{Kind, Role};
+
 const MOST_LINES: usize = 500;
 
 fn root() -> PathBuf {
@@ -87,7 +89,7 @@ fn openraft_is_named_only_in_the_raft_module() {
 fn rdkafka_is_named_only_in_the_kafka_modules() {
     let places = [
         "node/src/source/kafka",
-        "node/src/sink/kafka",
+        "node/src/publish/sink/kafka",
         "node/benches/",
         "chaos/",
         "tests/",
@@ -129,6 +131,57 @@ fn crates_depend_one_way() {
             assert!(
                 !ours || allowed.contains(&name),
                 "{krate} must not depend on {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_architecture_page_names_every_thread_and_task() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, section) = page.split_once("\n## Threads and tasks\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let told: Vec<&str> = section
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    let row = |role: &Role| {
+        let entry = role.entry();
+        let kind = match entry.kind {
+            Kind::Thread => "thread",
+            Kind::Pool => "pool",
+            Kind::Task => "task",
+            Kind::Foreign => "foreign",
+        };
+        let (name, does, blocks_on) = (entry.name, entry.does, entry.blocks_on);
+        format!(
+            "| `{name}` | {kind} | {does} | {blocks_on} | {} |",
+            entry.after_panic
+        )
+    };
+    let expected: Vec<String> = Role::ALL.iter().map(row).collect();
+    assert_eq!(told, expected, "the table of node/src/threads.rs");
+}
+
+#[test]
+fn threads_and_tasks_are_started_in_one_place() {
+    let starts = [
+        "thread::Builder",
+        "thread::spawn(",
+        "tokio::spawn(",
+        "runtime.spawn(",
+    ];
+    let exempt = ["node/src/threads", "node/src/cli/demo"];
+    for file in files(&root().join("node/src"), "rs") {
+        let path = relative(&file);
+        if exempt.iter().any(|place| path.starts_with(place)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        for start in starts {
+            assert!(
+                !text.contains(start),
+                "{path}: {start}: start it through threads.rs, which names it"
             );
         }
     }

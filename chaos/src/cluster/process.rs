@@ -17,6 +17,7 @@ pub(super) struct NodeProcess {
     config: PathBuf,
     log: PathBuf,
     address: String,
+    environment: Vec<(String, String)>,
     child: Option<Child>,
 }
 
@@ -27,6 +28,7 @@ impl NodeProcess {
             config,
             log,
             address,
+            environment: Vec::new(),
             child: None,
         }
     }
@@ -37,6 +39,12 @@ impl NodeProcess {
 
     pub(super) fn log(&self) -> &Path {
         &self.log
+    }
+
+    /// What the process finds in its environment from its next start on.
+    pub(super) fn set_environment(&mut self, variables: &[(&str, &str)]) {
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        self.environment = variables.iter().map(owned).collect();
     }
 
     pub(super) fn start(&mut self) -> Result<()> {
@@ -55,6 +63,7 @@ impl NodeProcess {
             .arg("serve")
             .arg("--config")
             .arg(&self.config)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             // It ends when this process is gone, however that came about.
             .args(["--parent-pid", &std::process::id().to_string()])
             // Ctrl-C at the terminal is for the drill alone: it ends its replicas itself.

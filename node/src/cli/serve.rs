@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::error::CliError;
 use crate::config::NodeConfig;
 use crate::serve::{ServeError, serve as run};
-use crate::telemetry;
+use crate::{telemetry, threads};
 
 /// How often a replica looks whether the process that started it is still there.
 const LOOK_FOR_PARENT: Duration = Duration::from_millis(200);
@@ -31,9 +31,11 @@ pub struct ServeArgs {
 /// Runs a replica.
 ///
 /// # Errors
-/// Usage (64): the config, or the filter of log lines. Failure (1): it could not start, or had to end.
+/// Usage (64): the config, or the filter of log lines. Failure (1): it could not start, or had to end. A panic of any
+/// thread ends the process with 70.
 pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     telemetry::init(args.log.as_deref()).map_err(|error| CliError::usage(error.to_string()))?;
+    threads::end_process_on_panic();
     let config = NodeConfig::load(&args.config)?;
     run(config, asked_to_stop(args.parent_pid)).map_err(|error| report(&error))
 }

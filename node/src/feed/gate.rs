@@ -1,9 +1,10 @@
 //! The barrier as threads meet at it: workers arrive, the feed's thread waits.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 use super::barrier::{Barrier, Standing};
 use crate::ingest::TakeError;
+use crate::threads::{lock, wait_while};
 
 /// A barrier that its feed waits at.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ struct State {
 
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A tick begins for these lanes.
@@ -47,8 +48,7 @@ impl Gate {
         let waiting = |state: &mut State| {
             !state.abandoned && state.barrier.standing() == Standing::Waiting
         };
-        let state = self.changed.wait_while(self.lock(), waiting);
-        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let state = wait_while(&self.changed, self.lock(), waiting);
         (!state.abandoned).then(|| state.barrier.standing())
     }
 }

@@ -16,9 +16,10 @@ use unisono_replication::machine::AcceptedTick;
 use super::barrier::Standing;
 use super::gate::Gate;
 use super::rows::RowBatch;
-use super::{FeedCheckpoint, Hooks, Message, Shared, StreamHead, lock};
+use super::{FeedCheckpoint, Hooks, Message, Shared, StreamHead};
 use crate::ingest::{FoldLane, LaneStep};
 use crate::results::{ResultsError, ResultsLog};
+use crate::threads::{Role, lock, test_panic};
 
 pub(super) struct Runner {
     pub(super) id: FeedId,
@@ -104,6 +105,7 @@ impl Runner {
     }
 
     fn tick(&mut self, tick: &AcceptedTick) -> Result<(), Halt> {
+        test_panic(Role::Feed);
         let moved = tick.moves.iter().map(|step| step.lane);
         self.gate.begin(moved);
         for step in &tick.moves {

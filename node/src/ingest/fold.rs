@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use unisono_engine::LaneEngine;
 use unisono_engine::spec::Timestamp;
@@ -11,6 +11,7 @@ use unisono_engine::spec::Timestamp;
 use super::buffer::{LaneBuffer, Part, TakeError};
 use super::workers::Worker;
 use crate::decode::Decoder;
+use crate::threads::lock;
 
 /// What a tick asks of a lane.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +95,7 @@ impl FoldLane {
 
     /// The lane between two ticks; during one, this waits for the worker.
     pub fn lock(&self) -> MutexGuard<'_, FoldState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wake(self: &Arc<Self>) {

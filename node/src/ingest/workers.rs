@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use super::fold::{FoldLane, Turn};
+use crate::threads::{Role, lock, spawn, test_panic};
 
 /// All workers of a node; dropping it ends them.
 pub struct Workers {
@@ -42,12 +43,8 @@ impl Workers {
         let mut threads = Vec::with_capacity(workers.len());
         for (number, worker) in workers.iter().enumerate() {
             let worker = Arc::clone(worker);
-            let name = format!("worker-{number}");
-            threads.push(
-                std::thread::Builder::new()
-                    .name(name)
-                    .spawn(move || worker.run())?,
-            );
+            let name = number.to_string();
+            threads.push(spawn(Role::Worker, Some(&name), move || worker.run())?);
         }
         Ok(Self { workers, threads })
     }
@@ -79,7 +76,7 @@ impl Drop for Workers {
 
 impl Worker {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 
     /// A lane has something to do.
@@ -98,8 +95,7 @@ impl Worker {
     fn next(&self) -> Option<Arc<FoldLane>> {
         let queue = self.lock();
         let idle = |queue: &mut Queue| queue.lanes.is_empty() && !queue.stop;
-        let waited = self.ready.wait_while(queue, idle);
-        let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut queue = wait_while(&self.ready, queue, idle);
         if queue.stop {
             return None;
         }
@@ -108,6 +104,7 @@ impl Worker {
 
     fn run(&self) {
         while let Some(lane) = self.next() {
+            test_panic(Role::Worker);
             if lane.turn() == Turn::GoesOn {
                 self.push(lane);
             }

@@ -1,6 +1,5 @@
 //! Creating what the config names and the agreed log does not know yet: feeds, then their pipelines.
 
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use unisono_replication::command::{
@@ -11,6 +10,7 @@ use unisono_replication::machine::{Feed, Machine};
 use crate::config::{NodeConfig, PipelineDefinition, SourceConfig};
 use crate::core::{Authority, Core};
 use crate::source::{self, SourceError};
+use crate::threads::lock;
 
 /// How often a source that cannot be read is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl Creation {
 
 /// Keeps the reason for those who ask; says whether it is a new one.
 fn set_waiting(core: &Core, reason: Option<String>) -> bool {
-    let mut waiting = core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut waiting = lock(&core.waiting);
     let is_new = *waiting != reason;
     *waiting = reason;
     is_new

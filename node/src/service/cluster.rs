@@ -1,7 +1,6 @@
 //! The cluster as this node sees it.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use unisono_api::dto::{
     CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, Readiness, Role,
@@ -12,9 +11,10 @@ use unisono_engine::timestamp;
 use unisono_replication::View;
 use unisono_replication::command::FeedId;
 
-use crate::checkpoint::key_of;
 use crate::core::{Agreed, Core};
+use crate::ids::key_of;
 use crate::status::NodeStatus;
+use crate::threads::lock;
 
 pub(super) fn info(core: &Core) -> ClusterInfo {
     let view = core.replica.view().borrow().clone();
@@ -78,7 +78,7 @@ pub(super) fn readiness(core: &Core) -> Readiness {
 
 /// Which pipelines of the config the cluster does not have yet, and why, if this node is the one that tries.
 fn not_created(core: &Core, agreed: &Agreed, view: &View) -> Vec<String> {
-    let waiting = core.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    let waiting = lock(&core.waiting);
     let why = match (&*waiting, view.leader) {
         (Some(reason), _) if view.is_leader() => format!(": {reason}"),
         (_, Some(leader)) if !view.is_leader() => format!(": node {leader}, which leads, says why"),

@@ -6,8 +6,8 @@ use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
-use crate::checkpoint::key_of;
 use crate::core::{Agreed, Core};
+use crate::ids::key_of;
 
 /// A pipeline's counters by name.
 pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {

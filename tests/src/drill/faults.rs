@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail, ensure};
 use unisono_chaos::stage::Stage;
 
 /// How long the curve may stand still before a drill gives up; not a promise.
@@ -84,6 +84,49 @@ pub async fn freeze_leader(stage: &mut Stage) -> Result<()> {
     stage.cluster.cont(frozen)?;
     stage.cluster.wait_ready().await?;
     stage.wait_for_new_row(PATIENCE).await
+}
+
+/// Makes a thread or task of the leader panic: its process ends at once with its message and exit code 70, another takes
+/// over, and the one that is started again comes to the same digest.
+///
+/// # Errors
+/// The process goes on, ends otherwise, or nobody takes over.
+pub async fn panic_leader(stage: &mut Stage, thread: &str) -> Result<()> {
+    let triggers = tempfile::tempdir()?;
+    let trigger = |number: u16| triggers.path().join(number.to_string());
+    let numbers: Vec<u16> = stage.cluster.addresses().into_keys().collect();
+    stage.cluster.kill_all()?;
+    for &number in &numbers {
+        let when = trigger(number).display().to_string();
+        let variables = [("UNISONO_PANIC", thread), ("UNISONO_PANIC_WHEN", &when)];
+        stage.cluster.set_environment(number, &variables)?;
+    }
+    stage.cluster.restart_all()?;
+    stage.cluster.wait_ready().await?;
+    stage.wait_for_new_row(PATIENCE).await?;
+    let leader = stage.cluster.wait_leader().await?;
+    std::fs::write(trigger(leader), "")?;
+    let code = stage.cluster.wait_end(leader).await?;
+    ensure!(code == 70, "exit code {code} after a panic");
+    let log = stage.cluster.log(leader).context("a log")?;
+    let said = std::fs::read_to_string(log)?;
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("panicked"))
+        .collect();
+    let [line] = lines[..] else {
+        bail!("{} lines about a panic in\n{said}", lines.len());
+    };
+    for part in ["ERROR", thread, "node/src/threads/faults.rs:", "asked for"] {
+        ensure!(line.contains(part), "{part:?} is not in {line}");
+    }
+    stage.wait_for_new_row(PATIENCE).await?;
+    let next = stage.cluster.wait_leader().await?;
+    ensure!(next != leader, "a dead process leads");
+    std::fs::remove_file(trigger(leader))?;
+    stage.cluster.restart(leader)?;
+    stage.cluster.wait_ready().await?;
+    stage.digests_agree().await
 }
 
 /// Kills all three at once and starts them again.

@@ -63,9 +63,9 @@ impl Evidence {
             changed: Condvar::new(),
         });
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new()
-            .name("kafka-ends".to_owned())
-            .spawn(move || of_thread.ask_for_ever(&consumer))?;
+        crate::threads::spawn(crate::threads::Role::KafkaEnds, None, move || {
+            of_thread.ask_for_ever(&consumer)
+        })?;
         Ok(Self { shared })
     }
 

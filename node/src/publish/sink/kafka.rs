@@ -16,37 +16,24 @@ use rdkafka::producer::{BaseRecord, Producer};
 use unisono_engine::row::StreamKind;
 
 pub use config::KafkaSinkConfig;
-pub use error::{PublishError, SinkError};
-pub use frontier::Frontier;
+pub use error::SinkError;
 
+use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
+use crate::config::{SinkConfig, SinkKind};
 use crate::source::kafka::context::ClientEvents;
 use error::{is_fenced, is_refused};
 use fence::Pace;
 use frontier::{FrontierReader, ReadError};
 use handle::{Handle, Pool};
 
+/// Bounds of one transaction.
+const BOUNDS: Bounds = Bounds {
+    rows: 10_000,
+    bytes: 4 << 20,
+};
 const ACQUIRE_WITHIN: Duration = Duration::from_secs(10);
 const DELIVER_WITHIN: Duration = Duration::from_secs(8);
 const COMMIT_WITHIN: Duration = Duration::from_secs(5);
-
-/// One row, or one dead letter, on its way out.
-#[derive(Clone, Debug)]
-pub struct PublishRow<'a> {
-    /// The pipeline's name, for the header.
-    pub pipeline: &'a str,
-    /// The pipeline's incarnation.
-    pub incarnation: u64,
-    /// Its number within its stream.
-    pub seq: u64,
-    /// The stream's digest up to and with this row.
-    pub digest: String,
-    /// Which of the pipeline's two streams.
-    pub kind: StreamKind,
-    /// The record's key: the group as JSON. Rows with the same key go to the same partition, in order.
-    pub key: &'a [u8],
-    /// The record's value: the row as JSON.
-    pub value: &'a [u8],
-}
 
 /// Publishes to a topic. Blocking; made for one thread. Not acquired at first.
 pub struct KafkaSink {
@@ -78,91 +65,6 @@ impl KafkaSink {
             active: None,
             pace: Pace::Quick,
         })
-    }
-
-    /// Keeps connected handles ready, so that [`Self::acquire`] is fast. To be called every few seconds, on followers
-    /// too; does not wait.
-    pub fn keep_warm(&mut self) {
-        self.pool.keep_warm();
-        // Serves what librdkafka has to tell; nothing is assigned, so no record can come.
-        let _ = self.reader.poll(Duration::ZERO);
-    }
-
-    /// Takes the sink away from every other publisher and tells how far publishing came: first the one, then the
-    /// other, so that nothing can be added to what was read. Waits at most 10 s.
-    ///
-    /// # Errors
-    /// [`PublishError::Unavailable`] or [`PublishError::Fatal`]; then the sink is not acquired.
-    pub fn acquire(&mut self) -> Result<Frontier, PublishError> {
-        self.release();
-        let deadline = Instant::now() + ACQUIRE_WITHIN;
-        let handle = fence::fence(
-            &self.pool,
-            &self.config.transactional_id,
-            self.pace,
-            deadline,
-        )?;
-        let reader = FrontierReader {
-            consumer: &self.reader,
-            topic: &self.config.frontier_topic,
-            key: &self.config.transactional_id,
-            deadline,
-        };
-        match reader.read() {
-            Ok(frontier) => {
-                self.active = Some(handle);
-                self.pool.keep_warm();
-                Ok(frontier)
-            }
-            Err(error) => {
-                handle.retire();
-                Err(match error {
-                    ReadError::Unavailable(reason) => self.unavailable(reason),
-                    ReadError::Unreadable(reason) => self.fatal(reason),
-                })
-            }
-        }
-    }
-
-    /// Publishes rows and the frontier after them, all or nothing. The caller bounds the batch (10,000 rows or 4 MiB).
-    ///
-    /// # Errors
-    /// After any error the sink is released; the error says what is known, and what to do.
-    pub fn publish(
-        &mut self,
-        batch: &[PublishRow<'_>],
-        frontier: &Frontier,
-    ) -> Result<(), PublishError> {
-        let Some(handle) = self.active.take() else {
-            return Err(self.unavailable("not acquired".to_owned()));
-        };
-        match self.transact(&handle, batch, frontier) {
-            Ok(()) => {
-                self.active = Some(handle);
-                self.pace = Pace::Quick;
-                Ok(())
-            }
-            Err(error) => {
-                let unavailable = matches!(error, PublishError::Unavailable { .. });
-                let error = if unavailable && handle.was_fenced() {
-                    self.fenced()
-                } else {
-                    error
-                };
-                handle.retire();
-                if matches!(error, PublishError::Fenced { .. }) {
-                    self.pace = Pace::Calm;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Gives the sink up. What was published stays; nothing is open.
-    pub fn release(&mut self) {
-        if let Some(handle) = self.active.take() {
-            handle.retire();
-        }
     }
 
     /// Whether the sink was acquired and no error has come since. Another may have fenced it meanwhile.
@@ -273,7 +175,7 @@ impl KafkaSink {
         );
         match row {
             Some(row) if too_large => PublishError::TooLarge {
-                transactional_id: self.config.transactional_id.clone(),
+                sink: self.config.transactional_id.clone(),
                 pipeline: row.pipeline.to_owned(),
                 seq: row.seq,
                 bytes: row.key.len() + row.value.len(),
@@ -305,7 +207,7 @@ impl KafkaSink {
             self.unavailable(format!("the broker did not commit: {error}"))
         } else {
             PublishError::Unknown {
-                transactional_id: self.config.transactional_id.clone(),
+                sink: self.config.transactional_id.clone(),
                 reason: error.to_string(),
             }
         }
@@ -313,23 +215,112 @@ impl KafkaSink {
 
     fn fenced(&self) -> PublishError {
         PublishError::Fenced {
-            transactional_id: self.config.transactional_id.clone(),
+            sink: self.config.transactional_id.clone(),
         }
     }
 
     fn unavailable(&self, reason: String) -> PublishError {
-        let transactional_id = self.config.transactional_id.clone();
-        PublishError::Unavailable {
-            transactional_id,
-            reason,
-        }
+        let sink = self.config.transactional_id.clone();
+        PublishError::Unavailable { sink, reason }
     }
 
     fn fatal(&self, reason: String) -> PublishError {
-        let transactional_id = self.config.transactional_id.clone();
-        PublishError::Fatal {
-            transactional_id,
-            reason,
+        let sink = self.config.transactional_id.clone();
+        PublishError::Fatal { sink, reason }
+    }
+}
+
+/// The clients' settings for a sink of the config.
+#[must_use]
+pub fn settings(sink: &SinkConfig) -> KafkaSinkConfig {
+    let SinkKind::Kafka(sink) = &sink.kind;
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    KafkaSinkConfig {
+        brokers: sink.brokers.clone(),
+        topic: sink.topic.clone(),
+        dead_letter_topic: sink.dead_letters.clone(),
+        frontier_topic: sink.frontier_topic.clone(),
+        transactional_id: sink.transactional_id.clone(),
+        properties: sink.properties.iter().map(owned).collect(),
+    }
+}
+
+impl Sink for KafkaSink {
+    fn bounds(&self) -> Option<Bounds> {
+        Some(BOUNDS)
+    }
+
+    /// Waits at most 10 s.
+    fn acquire(&mut self) -> Result<Frontier, PublishError> {
+        self.release();
+        let deadline = Instant::now() + ACQUIRE_WITHIN;
+        let handle = fence::fence(
+            &self.pool,
+            &self.config.transactional_id,
+            self.pace,
+            deadline,
+        )?;
+        let reader = FrontierReader {
+            consumer: &self.reader,
+            topic: &self.config.frontier_topic,
+            key: &self.config.transactional_id,
+            deadline,
+        };
+        match reader.read() {
+            Ok(frontier) => {
+                self.active = Some(handle);
+                self.pool.keep_warm();
+                Ok(frontier)
+            }
+            Err(error) => {
+                handle.retire();
+                Err(match error {
+                    ReadError::Unavailable(reason) => self.unavailable(reason),
+                    ReadError::Unreadable(reason) => self.fatal(reason),
+                })
+            }
         }
+    }
+
+    fn publish(
+        &mut self,
+        batch: &[PublishRow<'_>],
+        frontier: &Frontier,
+    ) -> Result<(), PublishError> {
+        let Some(handle) = self.active.take() else {
+            return Err(self.unavailable("not acquired".to_owned()));
+        };
+        match self.transact(&handle, batch, frontier) {
+            Ok(()) => {
+                self.active = Some(handle);
+                self.pace = Pace::Quick;
+                Ok(())
+            }
+            Err(error) => {
+                let unavailable = matches!(error, PublishError::Unavailable { .. });
+                let error = if unavailable && handle.was_fenced() {
+                    self.fenced()
+                } else {
+                    error
+                };
+                handle.retire();
+                if matches!(error, PublishError::Fenced { .. }) {
+                    self.pace = Pace::Calm;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        if let Some(handle) = self.active.take() {
+            handle.retire();
+        }
+    }
+
+    fn keep_warm(&mut self) {
+        self.pool.keep_warm();
+        // Serves what librdkafka has to tell; nothing is assigned, so no record can come.
+        let _ = self.reader.poll(Duration::ZERO);
     }
 }

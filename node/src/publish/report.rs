@@ -1,5 +1,4 @@
-//! The frontier in the agreed log: of the built-in sink the truth (an entry publishes the rows below it, on all replicas
-//! at once), of the others a copy.
+//! Copies of the sinks' frontiers in the agreed log: a floor, so that a sink that lost its own is noticed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,17 +6,14 @@ use std::time::Duration;
 
 use unisono_replication::command::{Command, FrontierMoves, StreamKey};
 
-use super::streams_of;
-use crate::checkpoint::key_of;
-use crate::config::BUILTIN_SINK;
 use crate::core::{Authority, Core};
 
-/// Without news, the frontier is looked at again after so long.
+/// Without news, the frontiers are looked at again after so long.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long after a failed proposal the next one is made.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Moves the frontiers for as long as the node runs.
+/// Copies what sinks have taken for as long as the node runs.
 pub async fn run(core: Arc<Core>) {
     let mut news = core.news();
     let mut view = core.replica.view();
@@ -31,10 +27,9 @@ pub async fn run(core: Arc<Core>) {
             continue;
         };
         let next = moves(&core);
-        if next.is_empty() {
-            continue;
+        if !next.is_empty() {
+            move_to(&core, &authority, next).await;
         }
-        move_to(&core, &authority, next).await;
     }
 }
 
@@ -57,9 +52,6 @@ async fn move_to(core: &Core, authority: &Authority, next: Vec<(StreamKey, u64)>
 fn moves(core: &Core) -> Vec<(StreamKey, u64)> {
     let agreed = core.agreed();
     let mut next = core.reported.all();
-    for stream in streams_of(&agreed, &core.config, BUILTIN_SINK) {
-        next.insert(key_of(stream), core.results.next_seq(stream).0);
-    }
     next.retain(|&key, next| *next > agreed.machine.frontier(key));
     next.into_iter().collect()
 }

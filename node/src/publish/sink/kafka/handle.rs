@@ -1,7 +1,7 @@
 //! Producers: connected ahead of need, since an election must not wait for connections.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
@@ -11,6 +11,7 @@ use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext};
 
 use super::error::{is_fence, is_fenced};
+use crate::threads::{Role, lock, spawn};
 
 const SPARE: usize = 3;
 /// Brokers close connections that were idle for ten minutes.
@@ -27,10 +28,7 @@ pub(super) struct Deliveries {
 impl Deliveries {
     /// The first record that was not taken, by its place in the batch, and why.
     pub(super) fn take_failed(&self) -> Option<(usize, KafkaError)> {
-        self.failed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        lock(&self.failed).take()
     }
 }
 
@@ -52,7 +50,7 @@ impl ProducerContext for Deliveries {
 
     fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
         if let Err((error, _)) = result {
-            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut failed = lock(&self.failed);
             failed.get_or_insert_with(|| (index, error.clone()));
         }
     }
@@ -95,9 +93,7 @@ impl Handle {
     /// Gives the producer up without waiting: librdkafka takes its time to end its threads. A transaction that is
     /// open stays open until the next fence aborts it.
     pub(super) fn retire(self) {
-        let started = std::thread::Builder::new()
-            .name("kafka-retire".to_owned())
-            .spawn(move || drop(self));
+        let started = spawn(Role::KafkaRetire, None, move || drop(self));
         if let Err(error) = started {
             // The closure, and the handle in it, was dropped here, on this thread.
             tracing::debug!(%error, "could not start a thread");
@@ -125,13 +121,9 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Handle>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Renews old handles and fills the pool up, in the background.
     pub(super) fn keep_warm(&self) {
-        let mut spare = self.lock();
+        let mut spare = lock(&self.spare);
         let old: Vec<Handle> = spare
             .extract_if(.., |handle| handle.born.elapsed() > YOUNG)
             .collect();
@@ -149,19 +141,15 @@ impl Pool {
             pool.fill();
             pool.filling.store(false, Ordering::SeqCst);
         };
-        if std::thread::Builder::new()
-            .name("kafka-warm".to_owned())
-            .spawn(fill)
-            .is_err()
-        {
+        if spawn(Role::KafkaWarm, None, fill).is_err() {
             self.filling.store(false, Ordering::SeqCst);
         }
     }
 
     fn fill(&self) {
-        while self.lock().len() < SPARE {
+        while lock(&self.spare).len() < SPARE {
             match Handle::connect(&self.config, &self.topic) {
-                Ok(handle) => self.lock().push(handle),
+                Ok(handle) => lock(&self.spare).push(handle),
                 Err(error) => {
                     tracing::debug!(%error, "no spare kafka producer for now");
                     return;
@@ -172,8 +160,7 @@ impl Pool {
 
     /// The youngest spare handle, or a new one.
     pub(super) fn take(&self) -> KafkaResult<Handle> {
-        let young = self
-            .lock()
+        let young = lock(&self.spare)
             .pop()
             .filter(|handle| handle.born.elapsed() <= YOUNG);
         match young {

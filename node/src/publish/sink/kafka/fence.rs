@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use rdkafka::producer::Producer;
 
-use super::error::{PublishError, is_fenced, is_refused};
+use super::error::{is_fenced, is_refused};
 use super::handle::{Handle, Pool};
+use crate::publish::sink::PublishError;
 
 /// How long the first, second, ... handle may ask; the last limit is repeated, and is long enough for a broker under
 /// load, and for librdkafka's own pause.
@@ -49,7 +50,7 @@ pub(super) fn fence(
     deadline: Instant,
 ) -> Result<Handle, PublishError> {
     let unavailable = |reason: String| PublishError::Unavailable {
-        transactional_id: transactional_id.to_owned(),
+        sink: transactional_id.to_owned(),
         reason,
     };
     let mut last = String::from("no time to ask");
@@ -71,11 +72,8 @@ pub(super) fn fence(
                 handle.retire();
                 if is_refused(&error) {
                     let reason = format!("the broker refuses to fence: {error}");
-                    let transactional_id = transactional_id.to_owned();
-                    return Err(PublishError::Fatal {
-                        transactional_id,
-                        reason,
-                    });
+                    let sink = transactional_id.to_owned();
+                    return Err(PublishError::Fatal { sink, reason });
                 }
                 last = error.to_string();
                 if is_fenced(&error) || asked_at.elapsed() < Duration::from_millis(5) {

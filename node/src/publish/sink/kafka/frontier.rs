@@ -1,6 +1,5 @@
 //! How far was published: a record in a compacted topic, written in the rows' own transaction.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -9,16 +8,13 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
+use crate::publish::sink::Frontier;
 use crate::source::kafka::context::ClientEvents;
 
 const VERSION: u32 = 1;
 /// The last frontier lies within the last few offsets, unless many transactions were aborted after it: reading begins
 /// that far from the end and goes further back only if nothing is found, so that its time does not grow with the topic.
 const TAIL: i64 = 64;
-
-/// The next number to publish of each stream. A stream that is absent was never published to this sink.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frontier(pub BTreeMap<StreamId, u64>);
 
 /// The record's value. Older and newer replicas read it too: what changes needs another version.
 #[derive(Serialize, Deserialize)]
@@ -44,12 +40,6 @@ enum WireKind {
 }
 
 impl Frontier {
-    /// The next number to publish of a stream: 0 if it was never published.
-    #[must_use]
-    pub fn next(&self, stream: StreamId) -> u64 {
-        self.0.get(&stream).copied().unwrap_or(0)
-    }
-
     pub(super) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
         let stream = |(stream, next): (&StreamId, &u64)| WireStream {
             incarnation: stream.incarnation.0,
@@ -199,6 +189,8 @@ fn is_lost(error: &KafkaError) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn stream(incarnation: u64, kind: StreamKind) -> StreamId {

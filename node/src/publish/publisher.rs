@@ -1,0 +1,300 @@
+//! The publisher's loop: one thread for each sink, whatever the sink is. What comes next says [`Course`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use unisono_engine::row::{Row, Seq, StreamId};
+use unisono_replication::View;
+use unisono_replication::command::{Command, FrontierMoves};
+
+use super::course::{Course, Step};
+use super::sink::{Bounds, Frontier, PublishError, PublishRow, Sink};
+use super::streams_of;
+use crate::core::Core;
+use crate::ids::key_of;
+
+/// Without news, the thread looks again after so long.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often connections are looked after.
+const WARM: Duration = Duration::from_secs(2);
+/// After a sink was out of reach, and after a fault that an operator must mend.
+const RETRY: Duration = Duration::from_millis(200);
+const RETRY_FAULT: Duration = Duration::from_secs(5);
+
+/// Publishes to the sink called `name` for as long as the node runs; `connect` is tried until it succeeds.
+pub fn run<S: Sink>(
+    core: &Arc<Core>,
+    name: &str,
+    runtime: &Handle,
+    connect: impl Fn() -> Result<S, String>,
+) {
+    let mut publisher = Publisher {
+        core,
+        name,
+        runtime,
+        news: core.news(),
+        view: core.replica.view(),
+        warmed: Instant::now(),
+        frontier: Frontier::default(),
+        said: None,
+    };
+    while !core.is_stopping() {
+        match connect() {
+            Ok(mut sink) => {
+                publisher.said = None;
+                publisher.serve(&mut sink);
+            }
+            Err(trouble) => {
+                publisher.say(trouble);
+                publisher.rest(RETRY_FAULT);
+            }
+        }
+    }
+}
+
+struct Publisher<'a> {
+    core: &'a Arc<Core>,
+    name: &'a str,
+    runtime: &'a Handle,
+    news: watch::Receiver<u64>,
+    view: watch::Receiver<View>,
+    warmed: Instant,
+    /// Of the acquired sink.
+    frontier: Frontier,
+    /// The trouble that was told last, so that it is told once.
+    said: Option<String>,
+}
+
+impl Publisher<'_> {
+    fn serve(&mut self, sink: &mut impl Sink) {
+        let mut course = Course::default();
+        while !self.core.is_stopping() {
+            self.keep_warm(sink);
+            let term = self.core.authority().map(|authority| authority.term);
+            let (term, outcome) = match course.next(term) {
+                Step::Acquire(term) => (term, self.acquire(sink).map(|()| course.acquired(term))),
+                Step::Publish(term) => (term, self.publish(sink)),
+                step => {
+                    self.step_aside(sink, step);
+                    course.done();
+                    continue;
+                }
+            };
+            if let Err(error) = outcome {
+                sink.release();
+                self.tell(&error);
+                course.failed(term, &error);
+            }
+        }
+        sink.release();
+    }
+
+    fn keep_warm(&mut self, sink: &mut impl Sink) {
+        if self.warmed.elapsed() >= WARM {
+            sink.keep_warm();
+            self.warmed = Instant::now();
+        }
+    }
+
+    /// The steps that neither acquire nor publish.
+    fn step_aside(&mut self, sink: &mut impl Sink, step: Step) {
+        match step {
+            Step::Release => sink.release(),
+            Step::AskQuorum(term) => self.ask_quorum(term),
+            Step::Rest => self.rest(RETRY),
+            Step::RestLong => self.rest(RETRY_FAULT),
+            Step::Wait | Step::Acquire(_) | Step::Publish(_) => self.wait(LOOK),
+        }
+    }
+
+    fn acquire(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+        let frontier = sink.acquire()?;
+        self.core.counters.takeovers.fetch_add(1, Ordering::Relaxed);
+        let agreed = self.core.agreed();
+        for stream in streams_of(&agreed, &self.core.config, self.name) {
+            let floor = agreed.machine.frontier(key_of(stream));
+            if frontier.next(stream) < floor {
+                let incarnation = stream.incarnation.0;
+                let reason = format!(
+                    "its frontier says that pipeline {incarnation} was published up to {}, but the cluster knows of {floor}: \
+                     the frontier topic has lost data or is another one; nothing is published until it is restored",
+                    frontier.next(stream)
+                );
+                let sink = self.name.to_owned();
+                return Err(PublishError::Fatal { sink, reason });
+            }
+        }
+        drop(agreed);
+        if sink.bounds().is_some() {
+            self.report(&frontier);
+        }
+        self.said = None;
+        self.frontier = frontier;
+        Ok(())
+    }
+
+    /// Publishes what there is; waits if there is nothing.
+    fn publish(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+        let Some(bounds) = sink.bounds() else {
+            return self.publish_frontier(sink);
+        };
+        let batch = self.batch(bounds)?;
+        if batch.is_empty() {
+            self.wait(LOOK);
+            return Ok(());
+        }
+        let names = self.names();
+        let mut after = self.frontier.clone();
+        let mut rows = Vec::new();
+        for (stream, row) in &batch {
+            after.0.insert(*stream, row.seq.0 + 1);
+            rows.push(PublishRow {
+                pipeline: names.get(stream).map_or("", String::as_str),
+                incarnation: stream.incarnation.0,
+                seq: row.seq.0,
+                digest: row.digest.to_string(),
+                kind: stream.kind,
+                key: &row.json[row.group.clone()],
+                value: &row.json,
+            });
+        }
+        sink.publish(&rows, &after)?;
+        let published = &self.core.counters.published_rows;
+        published.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.report(&after);
+        self.frontier = after;
+        Ok(())
+    }
+
+    /// To a sink that takes no rows: they are where they are served already.
+    fn publish_frontier(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+        let streams = streams_of(&self.core.agreed(), &self.core.config, self.name);
+        let mut after = self.frontier.clone();
+        for stream in streams {
+            let next = self.core.results.next_seq(stream).0;
+            if next > after.next(stream) {
+                after.0.insert(stream, next);
+            }
+        }
+        if after == self.frontier {
+            self.wait(LOOK);
+            return Ok(());
+        }
+        sink.publish(&[], &after)?;
+        self.frontier = after;
+        Ok(())
+    }
+
+    /// On its way to the agreed log, as a floor.
+    fn report(&self, frontier: &Frontier) {
+        for (&stream, &next) in &frontier.0 {
+            self.core.reported.note(stream, next);
+        }
+        self.core.tell_news();
+    }
+
+    /// The next rows of all streams of the sink, within its bounds.
+    fn batch(&self, bounds: Bounds) -> Result<Vec<(StreamId, Row)>, PublishError> {
+        let streams = streams_of(&self.core.agreed(), &self.core.config, self.name);
+        let mut batch: Vec<(StreamId, Row)> = Vec::new();
+        let mut bytes = 0;
+        for stream in streams {
+            let rows_left = bounds.rows.saturating_sub(batch.len());
+            let bytes_left = bounds.bytes.saturating_sub(bytes);
+            if rows_left == 0 || bytes_left == 0 {
+                break;
+            }
+            let from = Seq(self.frontier.next(stream));
+            if from >= self.core.results.next_seq(stream) {
+                continue;
+            }
+            let rows = self.core.results.read(stream, from, rows_left, bytes_left);
+            let rows = rows.map_err(|error| PublishError::Fatal {
+                sink: self.name.to_owned(),
+                reason: error.to_string(),
+            })?;
+            bytes += rows.iter().map(|row| row.json.len()).sum::<usize>();
+            batch.extend(rows.into_iter().map(|row| (stream, row)));
+        }
+        Ok(batch)
+    }
+
+    fn names(&self) -> BTreeMap<StreamId, String> {
+        let agreed = self.core.agreed();
+        let streams = streams_of(&agreed, &self.core.config, self.name);
+        let name = |stream: &StreamId| {
+            let pipeline = agreed.machine.pipelines().get(&stream.incarnation.0);
+            pipeline.map(|pipeline| (*stream, pipeline.name.clone()))
+        };
+        streams.iter().filter_map(name).collect()
+    }
+
+    fn tell(&mut self, error: &PublishError) {
+        let counters = &self.core.counters;
+        counters.publish_retries.fetch_add(1, Ordering::Relaxed);
+        match error {
+            PublishError::Fenced { .. } => {
+                counters.fenced.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(%error, "asking the quorum whether this node still leads");
+            }
+            PublishError::Unknown { .. } => {
+                tracing::info!(%error, "asking the quorum whether this node still leads");
+            }
+            PublishError::Unavailable { .. }
+            | PublishError::Fatal { .. }
+            | PublishError::TooLarge { .. } => self.say(error.to_string()),
+        }
+    }
+
+    /// An entry that the quorum takes proves the lead better than this node's own view of it, which may be as old as its
+    /// last sleep. If it is not taken, the view has changed when this returns.
+    fn ask_quorum(&mut self, term: u64) {
+        let command = FrontierMoves {
+            term,
+            next: Vec::new(),
+        };
+        let command = Command::Frontier(command).encode();
+        let proposal = self.core.replica.propose(command);
+        let asked = self
+            .runtime
+            .block_on(async { tokio::time::timeout(RETRY_FAULT, proposal).await });
+        if !matches!(asked, Ok(Ok(_))) {
+            self.rest(RETRY);
+        }
+    }
+
+    fn say(&mut self, trouble: String) {
+        if self.said.as_ref() != Some(&trouble) {
+            let sink = self.name;
+            tracing::error!(sink, trouble, "nothing is published; trying again");
+            self.said = Some(trouble);
+        }
+    }
+
+    /// Waits for rows, for another leader, or for `time`.
+    fn wait(&mut self, time: Duration) {
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = self.news.changed() => {}
+                _ = self.view.changed() => {}
+                () = tokio::time::sleep(time) => {}
+            }
+        });
+    }
+
+    /// Waits for `time`, or until the node stops.
+    fn rest(&self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.core.is_stopping() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+}

@@ -1,3 +1,0 @@
-//! Sinks: where rows are published.
-
-pub mod kafka;
