@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that this program writes, and the newest that it reads.
-const VERSION: u8 = 1;
+/// The version of the format that this program writes and reads.
+const VERSION: u8 = 2;
 
 /// A feed's name in the log: the index of the entry that created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -82,10 +82,16 @@ pub struct FeedTick {
     pub feed: FeedId,
     /// The feed's last accepted entry, as the proposer knew it.
     pub base: u64,
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970: what timers run on.
     pub agreed_ms: i64,
+    /// What the replicas' clocks said when the tick was proposed, in milliseconds since 1970.
+    pub clock_ms: i64,
+    /// Nobody but the proposer held these cuts.
+    pub alone: bool,
     /// Lanes whose cut moves, by lane.
     pub moves: Vec<LaneMove>,
+    /// Lanes that are known to hold no record for a stretch beyond their cut, by lane.
+    pub empty: Vec<LaneEmpty>,
     /// Lanes that were at their end, on fresh evidence, by lane.
     pub at_end: Vec<u32>,
 }
@@ -97,6 +103,13 @@ pub struct LaneMove {
     pub cut: i64,
     /// Running hash of all that the proposer read of this lane up to the cut.
     pub fingerprint: u64,
+}
+
+/// There is no record of the lane from its cut up to `empty_to`: markers of transactions and compaction leave such holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneEmpty {
+    pub lane: u32,
+    pub empty_to: i64,
 }
 
 /// Which of a pipeline's two numbered streams; its place in the log's format.
@@ -125,10 +138,18 @@ pub struct FrontierMoves {
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Written by a newer program: upgrade this replica.
-    #[error("log entry has format version {found}, this program reads up to {newest}: upgrade it")]
-    Newer { found: u8, newest: u8 },
+    #[error(
+        "the entry has format version {found}, written by a newer Unisono; this one reads version {VERSION}: upgrade it"
+    )]
+    Newer { found: u8 },
+    /// Written by an older program, whose log is not carried over.
+    #[error(
+        "the entry has format version {found}, written by an older Unisono; this one reads version {VERSION}: run the older \
+         program, or stop all replicas, wipe their data directories and let them read the sources again"
+    )]
+    Older { found: u8 },
     /// The bytes are not a command at all: the log store is damaged.
-    #[error("log entry is damaged: {0}")]
+    #[error("the entry is damaged: {0}")]
     Damaged(String),
 }
 
@@ -143,17 +164,18 @@ impl Command {
     /// Reads the bytes of a log entry.
     ///
     /// # Errors
-    /// A newer format, or damage.
+    /// Another version's format, or damage.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let damaged = |reason: &dyn ToString| DecodeError::Damaged(reason.to_string());
         match bytes.split_first() {
-            Some((&VERSION, body)) => {
-                postcard::from_bytes(body).map_err(|error| DecodeError::Damaged(error.to_string()))
-            }
-            Some((&found, _)) if found > VERSION => Err(DecodeError::Newer {
-                found,
-                newest: VERSION,
-            }),
-            _ => Err(DecodeError::Damaged("no version byte".to_owned())),
+            None | Some((0, _)) => Err(damaged(&"no version byte")),
+            Some((&found, _)) if found > VERSION => Err(DecodeError::Newer { found }),
+            Some((&found, _)) if found < VERSION => Err(DecodeError::Older { found }),
+            Some((_, body)) => match postcard::take_from_bytes(body) {
+                Ok((command, [])) => Ok(command),
+                Ok((_, rest)) => Err(damaged(&format!("{} bytes too many", rest.len()))),
+                Err(error) => Err(damaged(&error)),
+            },
         }
     }
 
@@ -169,3 +191,6 @@ impl Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

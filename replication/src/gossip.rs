@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::link::{CallError, Link, Topic};
 use crate::raft::types::decode;
 
 /// How often each peer is asked.
@@ -138,18 +139,13 @@ impl Gossip {
 }
 
 /// Asks all peers again and again, each by a task of its own: one that is gone does not delay the others.
-pub(crate) fn ask_all(
-    gossip: &Arc<Gossip>,
-    client: &reqwest::Client,
-    peers: &BTreeMap<u16, String>,
-) {
+pub(crate) fn ask_all(gossip: &Arc<Gossip>, peers: &BTreeMap<u16, String>) {
     let own = gossip.own().number;
     for (_, address) in peers.iter().filter(|(number, _)| **number != own) {
-        let (gossip, client) = (Arc::clone(gossip), client.clone());
-        let url = format!("http://{address}/gossip");
+        let (gossip, mut link) = (Arc::clone(gossip), Link::new(address.clone()));
         tokio::spawn(async move {
             loop {
-                if let Some((told, offset)) = ask(&client, &url).await {
+                if let Some((told, offset)) = ask(&mut link).await {
                     gossip.hear(told, offset);
                 }
                 tokio::time::sleep(EVERY).await;
@@ -158,19 +154,43 @@ pub(crate) fn ask_all(
     }
 }
 
-async fn ask(client: &reqwest::Client, url: &str) -> Option<(Told, f64)> {
+async fn ask(link: &mut Link) -> Option<(Told, f64)> {
     let asked = wall_ms();
-    let answer = client.get(url).timeout(WITHIN).send().await.ok()?;
-    let body = answer.error_for_status().ok()?.bytes().await.ok()?;
+    let answer = link.call(Topic::Gossip, 0, &[], WITHIN).await;
     let answered = wall_ms();
-    let told: Told = decode(&body).ok()?;
+    let told: Told = answer
+        .and_then(|body| decode(&body).map_err(CallError::Broken))
+        .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))
+        .ok()?;
     let offset = told.wall_ms - f64::midpoint(asked, answered);
     Some((told, offset))
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::golden;
+    use crate::raft::types::encode;
+
+    #[test]
+    fn what_a_replica_tells_is_read_from_and_written_to_the_golden_bytes() {
+        let told = Told {
+            version: VERSION,
+            number: 2,
+            node_id: (2 << 48) | 77,
+            in_cluster: true,
+            wall_ms: 1_700_000_000_025.5,
+            status: vec![1, 44],
+        };
+        let bytes = golden::bytes("gossip", &encode(&told).unwrap());
+        let read: Told = decode(&bytes).unwrap();
+        assert_eq!(encode(&read).unwrap(), bytes);
+        assert_eq!(
+            (read.node_id, read.in_cluster, read.status),
+            (told.node_id, true, vec![1, 44])
+        );
+    }
 
     #[test]
     fn a_replica_does_not_hear_itself_nor_another_version() {

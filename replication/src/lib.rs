@@ -5,9 +5,13 @@
 pub mod command;
 mod cursor;
 mod error;
+#[cfg(test)]
+#[path = "../../tests/golden/golden.rs"]
+mod golden;
 mod gossip;
 mod handle;
 mod identity;
+mod link;
 pub mod machine;
 mod raft;
 mod snapshots;

@@ -262,12 +262,28 @@ impl Feed {
             }
             previous = Some(step.lane);
         }
+        self.check_empty(tick)?;
         let known = |lane: &u32| (*lane as usize) < self.lanes.len();
         if tick.at_end.iter().all(known) {
             Ok(())
         } else {
             Err(Void::Name)
         }
+    }
+
+    /// A hole lies beyond the cut that its lane has after the tick.
+    fn check_empty(&self, tick: &FeedTick) -> Result<(), Void> {
+        let mut previous = None;
+        for hole in &tick.empty {
+            let lane = self.lanes.get(hole.lane as usize).ok_or(Void::Name)?;
+            let moved = tick.moves.iter().find(|step| step.lane == hole.lane);
+            let cut = moved.map_or(lane.cut, |step| step.cut);
+            if hole.empty_to <= cut || previous.is_some_and(|previous| hole.lane <= previous) {
+                return Err(Void::Backwards);
+            }
+            previous = Some(hole.lane);
+        }
+        Ok(())
     }
 
     fn accept(&mut self, index: u64, tick: &FeedTick) -> AcceptedTick {

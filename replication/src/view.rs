@@ -13,7 +13,8 @@ pub enum Role {
     Candidate,
 }
 
-/// A replica's view of the cluster; changes as soon as the replica learns of a change.
+/// A replica's view of the cluster. Whoever waits for a change is told of one in the term, the roles or the members, as
+/// soon as the replica learns of it; the indexes are those of the last applied entry, and nobody is woken for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// This replica's number.
@@ -57,6 +58,14 @@ impl View {
             learners: Vec::new(),
             snapshot: 0,
         }
+    }
+
+    /// Whether the roles are the same: all but the indexes, which move with every entry.
+    pub(crate) fn plays_as(&self, other: &View) -> bool {
+        let roles = |view: &View| (view.term, view.role, view.leader, view.blank_applied);
+        roles(self) == roles(other)
+            && self.voters == other.voters
+            && self.learners == other.learners
     }
 
     /// Whether this replica leads.

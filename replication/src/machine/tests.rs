@@ -1,5 +1,5 @@
 use super::*;
-use crate::command::{LaneMove, Stream};
+use crate::command::{LaneEmpty, LaneMove, Stream};
 
 fn feed_of_two() -> Machine {
     let mut machine = Machine::default();
@@ -34,7 +34,10 @@ fn tick(term: u64, base: u64, agreed_ms: i64, cuts: &[(u32, i64)]) -> Command {
         feed: FeedId(5),
         base,
         agreed_ms,
+        clock_ms: agreed_ms,
+        alone: false,
         moves,
+        empty: vec![],
         at_end: vec![],
     };
     Command::Ticks(Ticks {
@@ -87,11 +90,14 @@ fn one_tick_that_does_not_fit_voids_its_whole_entry() {
         feed: FeedId(5),
         base: 5,
         agreed_ms: 1,
+        clock_ms: 1,
+        alone: false,
         moves: vec![LaneMove {
             lane: 0,
             cut: 11,
             fingerprint: 1,
         }],
+        empty: vec![],
         at_end: vec![],
     };
     let bad = FeedTick {
@@ -201,4 +207,32 @@ fn commands_survive_their_encoding_and_newer_ones_are_refused() {
     let error = Command::decode(&bytes).err().map(|error| error.to_string());
     let expected = "log entry has format version 2, this program reads up to 1: upgrade it";
     assert_eq!(error.as_deref(), Some(expected));
+}
+
+#[test]
+fn a_hole_lies_beyond_the_cut_that_its_tick_leaves() {
+    let with_holes = |base, cuts: &[(u32, i64)], holes: &[(u32, i64)]| {
+        let Command::Ticks(mut ticks) = tick(1, base, 100, cuts) else {
+            unreachable!("it makes ticks")
+        };
+        let hole = |&(lane, empty_to): &(u32, i64)| LaneEmpty { lane, empty_to };
+        ticks.feeds[0].empty = holes.iter().map(hole).collect();
+        Command::Ticks(ticks)
+    };
+    let mut machine = feed_of_two();
+    let refused = [
+        (with_holes(5, &[(0, 20)], &[(0, 20)]), Void::Backwards),
+        (with_holes(5, &[], &[(1, 10)]), Void::Backwards),
+        (with_holes(5, &[], &[(1, 11), (0, 11)]), Void::Backwards),
+        (with_holes(5, &[], &[(2, 99)]), Void::Name),
+    ];
+    for (index, (command, void)) in (6..).zip(refused) {
+        assert_eq!(
+            machine.apply(index, 1, &command),
+            Effect::Void(void),
+            "{command:?}"
+        );
+    }
+    let fits = with_holes(5, &[(0, 20)], &[(0, 21), (1, 11)]);
+    assert!(matches!(machine.apply(20, 1, &fits), Effect::Ticked(_)));
 }

@@ -1,4 +1,4 @@
-//! Raft's messages to peers: one HTTP request each, on kept-alive connections.
+//! Raft's messages to peers: small ones over links, checkpoints and the node's questions by HTTP.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,25 +19,26 @@ use serde::de::DeserializeOwned;
 
 use super::types::{Snapshot, TypeConfig, Vote, decode, encode};
 use crate::identity::number_of;
+use crate::link::{self, CallError, Link, Topic};
 
 /// How long a peer that cannot be reached is left alone: a replica that comes back is served soon.
 const BACKOFF: Duration = Duration::from_millis(50);
 /// The least time that a peer has for entries and heartbeats. openraft gives it one heartbeat's interval, but a disk may
-/// take longer, and every call that is given up closes its connection.
+/// take longer, and every call that is given up closes its link.
 const APPEND: Duration = Duration::from_secs(1);
 /// How long sending a checkpoint may take.
 const SNAPSHOT: Duration = Duration::from_secs(300);
 /// How long the answer to a node's question may take.
 const QUESTION: Duration = Duration::from_secs(30);
 
-/// Makes the connection to each peer. A peer's address is the config's, whatever the membership says.
+/// Makes the links to each peer. A peer's address is the config's, whatever the membership says.
 #[derive(Clone)]
 pub(crate) struct Network {
     pub(crate) client: Client,
     pub(crate) peers: Arc<BTreeMap<u16, String>>,
 }
 
-/// The client for peers: requests go straight to them, and no answer waits for more bytes.
+/// The client for what goes by HTTP: requests go straight to the peers, and no answer waits for more bytes.
 pub(crate) fn client() -> io::Result<Client> {
     Client::builder()
         .tcp_nodelay(true)
@@ -48,11 +49,12 @@ pub(crate) fn client() -> io::Result<Client> {
         .map_err(io::Error::other)
 }
 
-/// One peer.
+/// One peer, as one of openraft's tasks talks to it: its heartbeats, its entries and each election have a link of their own.
 pub(crate) struct Peer {
     client: Client,
     target: u64,
     address: Option<String>,
+    link: Option<Link>,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
@@ -63,6 +65,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
         Peer {
             client: self.client.clone(),
             target,
+            link: address.clone().map(Link::new),
             address,
         }
     }
@@ -70,31 +73,65 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 
 impl Peer {
     async fn call<Q: Serialize, A: DeserializeOwned>(
-        &self,
-        route: &str,
+        &mut self,
+        topic: Topic,
         request: &Q,
         within: Duration,
     ) -> Result<A, RPCError<TypeConfig>> {
+        let broken = |error| RPCError::Network(NetworkError::new(&error));
+        let body = encode(request).map_err(broken)?;
+        let Some(link) = &mut self.link else {
+            return Err(unknown_peer(self.target));
+        };
+        match link.call(topic, self.target, &body, within).await {
+            Ok(answer) => decode(&answer).map_err(broken),
+            Err(error @ CallError::Broken(_)) => Err(RPCError::Network(NetworkError::new(&error))),
+            Err(error) => Err(RPCError::Unreachable(Unreachable::new(&error))),
+        }
+    }
+
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        snapshot: Snapshot,
+    ) -> Result<SnapshotResponse<TypeConfig>, RPCError<TypeConfig>> {
         let Some(address) = &self.address else {
-            let number = number_of(self.target);
-            let reason = io::Error::other(format!("replica {number} is not among the peers"));
-            return Err(RPCError::Unreachable(Unreachable::new(&reason)));
+            return Err(unknown_peer(self.target));
         };
         // The target's id is part of the path: a node that came back with a wiped disk is somebody else.
-        let url = format!("http://{address}/raft/{:016x}/{route}", self.target);
-        let body = encode(request).map_err(|error| RPCError::Network(NetworkError::new(&error)))?;
-        let sent = self
-            .client
-            .post(url)
-            .body(body)
-            .timeout(within)
+        let version = link::VERSION;
+        let url = format!(
+            "http://{address}/v{version}/raft/{:016x}/snapshot",
+            self.target
+        );
+        // A checkpoint is large: encoding it must not hold up the heartbeats.
+        let request = (vote, snapshot.meta, snapshot.snapshot);
+        let encoded = tokio::task::spawn_blocking(move || encode(&request)).await;
+        let broken = |error| RPCError::Network(NetworkError::new(&error));
+        let body = encoded
+            .map_err(io::Error::other)
+            .flatten()
+            .map_err(broken)?;
+        let request = self.client.post(url).body(body).timeout(SNAPSHOT);
+        let answer = request
             .send()
-            .await;
-        let answer = sent
-            .and_then(reqwest::Response::error_for_status)
-            .map_err(judge)?;
-        let body = answer.bytes().await.map_err(judge)?;
-        decode(&body).map_err(|error| RPCError::Network(NetworkError::new(&error)))
+            .await
+            .and_then(reqwest::Response::error_for_status);
+        let body = answer.map_err(classify)?.bytes().await.map_err(classify)?;
+        decode(&body).map_err(broken)
+    }
+}
+
+fn unknown_peer(target: u64) -> RPCError<TypeConfig> {
+    let number = number_of(target);
+    let reason = io::Error::other(format!("replica {number} is not among the peers"));
+    RPCError::Unreachable(Unreachable::new(&reason))
+}
+
+fn classify(error: reqwest::Error) -> RPCError<TypeConfig> {
+    match error.is_connect() || error.is_status() {
+        true => RPCError::Unreachable(Unreachable::new(&error)),
+        false => RPCError::Network(NetworkError::new(&error)),
     }
 }
 
@@ -104,20 +141,16 @@ pub(crate) async fn ask(network: &Network, number: u16, question: Vec<u8>) -> io
         let reason = format!("replica {number} is not among the peers");
         return Err(io::Error::new(io::ErrorKind::NotFound, reason));
     };
-    let request = network.client.post(format!("http://{address}/ask"));
+    let version = link::VERSION;
+    let request = network
+        .client
+        .post(format!("http://{address}/v{version}/ask"));
     let sent = request.body(question).timeout(QUESTION).send().await;
     let answer = sent
         .and_then(reqwest::Response::error_for_status)
         .map_err(io::Error::other)?;
     let body = answer.bytes().await.map_err(io::Error::other)?;
     Ok(body.into())
-}
-
-fn judge(error: reqwest::Error) -> RPCError<TypeConfig> {
-    match error.is_connect() || error.is_status() {
-        true => RPCError::Unreachable(Unreachable::new(&error)),
-        false => RPCError::Network(NetworkError::new(&error)),
-    }
 }
 
 impl RaftNetworkV2<TypeConfig> for Peer {
@@ -128,7 +161,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.call("append", &request, option.hard_ttl().max(APPEND))
+        self.call(Topic::Append, &request, option.hard_ttl().max(APPEND))
             .await
     }
 
@@ -137,7 +170,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.call("vote", &request, option.hard_ttl()).await
+        self.call(Topic::Vote, &request, option.hard_ttl()).await
     }
 
     async fn pre_vote(
@@ -145,7 +178,7 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.call("pre-vote", &request, option.hard_ttl()).await
+        self.call(Topic::PreVote, &request, option.hard_ttl()).await
     }
 
     async fn transfer_leader(
@@ -153,7 +186,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
-        self.call("transfer", &request, option.hard_ttl()).await
+        self.call(Topic::Transfer, &request, option.hard_ttl())
+            .await
     }
 
     async fn full_snapshot(
@@ -163,9 +197,8 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        let request = (vote, snapshot.meta, snapshot.snapshot);
         tokio::select! {
-            answer = self.call("snapshot", &request, SNAPSHOT) => Ok(answer?),
+            answer = self.send_snapshot(vote, snapshot) => Ok(answer?),
             closed = cancel => Err(StreamingError::Closed(closed)),
         }
     }

@@ -1,25 +1,33 @@
-//! The peers' side of the port: Raft's messages and gossip.
+//! The peers' side of the port: links with Raft's messages and gossip, and HTTP for checkpoints and questions.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
 
 use super::types::{Raft, Snapshot, SnapshotMeta, Vote, decode, encode};
 use crate::gossip::Gossip;
+use crate::link::{self, Refusal, Request, Topic};
 use crate::snapshots::Snapshots;
 
-/// The largest message but a checkpoint.
-const MESSAGE_BYTES: usize = 64 << 20;
+/// The largest question.
+const QUESTION_BYTES: usize = 64 << 20;
 /// The largest checkpoint.
 const SNAPSHOT_BYTES: usize = 2 << 30;
+/// How long a connection may say nothing at all.
+const FIRST_BYTE: Duration = Duration::from_secs(10);
+/// Where the system has no connection to give (too many files are open), it is asked again after so long.
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub(crate) struct Peers {
@@ -31,97 +39,151 @@ pub(crate) struct Peers {
     pub(crate) questions: Arc<Semaphore>,
 }
 
-pub(crate) fn router(peers: Peers) -> Router {
-    let snapshot = Router::new()
-        .route("/raft/{target}/snapshot", post(snapshot))
-        .layer(DefaultBodyLimit::max(SNAPSHOT_BYTES));
-    Router::new()
-        .route("/raft/{target}/append", post(append))
-        .route("/raft/{target}/vote", post(vote))
-        .route("/raft/{target}/pre-vote", post(pre_vote))
-        .route("/raft/{target}/transfer", post(transfer))
-        .route("/gossip", get(gossip))
-        .route("/ask", post(ask))
-        .layer(DefaultBodyLimit::max(MESSAGE_BYTES))
-        .merge(snapshot)
-        .with_state(peers)
-}
-
-/// Why a message is not answered.
-enum Refusal {
-    /// It is for a node that this one is not (any more).
-    Misdirected,
-    /// Another version's message, or no message at all.
-    Unreadable(std::io::Error),
-    /// Raft has stopped.
-    Stopped(String),
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        match self {
-            Self::Misdirected => {
-                let text = "this node has another identity: its disk was replaced";
-                (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+/// Takes connections for as long as the replica runs, and serves each.
+pub(crate) async fn accept(listener: TcpListener, peers: Peers) {
+    let (sender, connections) = mpsc::unbounded_channel();
+    let app = router(peers.clone()).into_make_service();
+    tokio::spawn(async move { axum::serve(HttpSide(connections), app).await });
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                tokio::spawn(serve(stream, from, peers.clone(), sender.clone()));
             }
-            Self::Unreadable(error) => (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
-            Self::Stopped(error) => (StatusCode::SERVICE_UNAVAILABLE, error).into_response(),
+            Err(error) => {
+                tracing::warn!(%error, "a peer's connection is not taken");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve(
+    stream: TcpStream,
+    from: SocketAddr,
+    peers: Peers,
+    http: mpsc::UnboundedSender<(TcpStream, SocketAddr)>,
+) {
+    // An answer must not wait for more bytes to go with it; without it, it is only later.
+    let _ = stream.set_nodelay(true);
+    match tokio::time::timeout(FIRST_BYTE, link::is_link(&stream)).await {
+        Ok(Ok(true)) => {
+            let answer = |request| {
+                let peers = peers.clone();
+                async move { peers.answer(request).await }
+            };
+            if let Err(error) = link::serve(stream, answer).await {
+                tracing::debug!(%from, %error, "a peer's link has ended");
+            }
+        }
+        // Its receiver lives as long as this runtime.
+        Ok(Ok(false)) => drop(http.send((stream, from))),
+        Ok(Err(_)) | Err(_) => {}
+    }
+}
+
+/// Connections that are no links, for axum.
+struct HttpSide(mpsc::UnboundedReceiver<(TcpStream, SocketAddr)>);
+
+impl axum::serve::Listener for HttpSide {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        match self.0.recv().await {
+            Some(connection) => connection,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Peers {
+    async fn answer(&self, request: Request) -> Answer {
+        let Request {
+            topic,
+            target,
+            body,
+        } = request;
+        if topic == Topic::Gossip {
+            return encode(&self.gossip.own()).map_err(unreadable);
+        }
+        if target != self.node_id {
+            return Err(Refusal::Misdirected);
+        }
+        match topic {
+            Topic::Append => answer(self.raft.append_entries(read(&body)?).await),
+            Topic::Vote => answer(self.raft.vote(read(&body)?).await),
+            Topic::PreVote => answer(self.raft.pre_vote(read(&body)?).await),
+            Topic::Transfer => answer(self.raft.handle_transfer_leader(read(&body)?).await),
+            Topic::Gossip => Err(Refusal::Misdirected),
         }
     }
 }
 
 type Answer = Result<Vec<u8>, Refusal>;
 
-fn read<Q: DeserializeOwned>(peers: &Peers, target: &str, body: &[u8]) -> Result<Q, Refusal> {
-    if u64::from_str_radix(target, 16) != Ok(peers.node_id) {
-        return Err(Refusal::Misdirected);
-    }
-    decode(body).map_err(Refusal::Unreadable)
+fn unreadable(error: std::io::Error) -> Refusal {
+    Refusal::Unreadable(error.to_string())
+}
+
+fn stopped(error: &dyn ToString) -> Refusal {
+    Refusal::Stopped(error.to_string())
+}
+
+fn read<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Refusal> {
+    decode(body).map_err(unreadable)
 }
 
 fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Answer {
-    let answer = result.map_err(|error| Refusal::Stopped(error.to_string()))?;
-    encode(&answer).map_err(Refusal::Unreadable)
+    encode(&result.map_err(|error| stopped(&error))?).map_err(unreadable)
 }
 
-async fn append(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    answer(
-        peers
-            .raft
-            .append_entries(read(&peers, &target, &body)?)
-            .await,
-    )
+fn router(peers: Peers) -> Router {
+    let version = link::VERSION;
+    let path = |route: &str| format!("/v{version}/{route}");
+    let snapshot = Router::new()
+        .route(&path("raft/{target}/snapshot"), post(snapshot))
+        .layer(DefaultBodyLimit::max(SNAPSHOT_BYTES));
+    Router::new()
+        .route(&path("ask"), post(ask))
+        .layer(DefaultBodyLimit::max(QUESTION_BYTES))
+        .merge(snapshot)
+        .fallback(async move || {
+            let text = format!(
+                "not a message of version {version} of the replicas' protocol: run the same Unisono on all replicas"
+            );
+            (StatusCode::NOT_FOUND, text)
+        })
+        .with_state(peers)
 }
 
-async fn vote(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    answer(peers.raft.vote(read(&peers, &target, &body)?).await)
-}
-
-async fn pre_vote(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    answer(peers.raft.pre_vote(read(&peers, &target, &body)?).await)
-}
-
-async fn transfer(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    answer(
-        peers
-            .raft
-            .handle_transfer_leader(read(&peers, &target, &body)?)
-            .await,
-    )
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        (status, self.text().to_owned()).into_response()
+    }
 }
 
 async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    let (vote, meta, snapshot): (Vote, SnapshotMeta, Vec<u8>) = read(&peers, &target, &body)?;
-    answer(
-        peers
-            .raft
-            .install_full_snapshot(vote, Snapshot { meta, snapshot })
-            .await,
-    )
+    if u64::from_str_radix(&target, 16) != Ok(peers.node_id) {
+        return Err(Refusal::Misdirected);
+    }
+    // A checkpoint is large: decoding it must not hold up the heartbeats.
+    let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
+    let decoded = decoded.map_err(|error| stopped(&error))?;
+    let (vote, meta, snapshot): (Vote, SnapshotMeta, Vec<u8>) = decoded.map_err(unreadable)?;
+    let snapshot = Snapshot { meta, snapshot };
+    answer(peers.raft.install_full_snapshot(vote, snapshot).await)
 }
 
 async fn ask(State(peers): State<Peers>, body: Bytes) -> Answer {
-    let stopped = |error: &dyn ToString| Refusal::Stopped(error.to_string());
     let turn = Arc::clone(&peers.questions).acquire_owned().await;
     let turn = turn.map_err(|error| stopped(&error))?;
     let answered = tokio::task::spawn_blocking(move || {
@@ -131,8 +193,4 @@ async fn ask(State(peers): State<Peers>, body: Bytes) -> Answer {
     });
     let answered = answered.await.map_err(|error| stopped(&error))?;
     answered.map_err(|error| stopped(&error))
-}
-
-async fn gossip(State(peers): State<Peers>) -> Answer {
-    encode(&peers.gossip.own()).map_err(Refusal::Unreadable)
 }

@@ -1,0 +1,127 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::golden;
+
+fn lane(name: &str, start: i64) -> LaneEntry {
+    LaneEntry {
+        source: 1,
+        name: name.to_owned(),
+        start,
+    }
+}
+
+fn source(name: &str) -> SourceEntry {
+    SourceEntry {
+        name: name.to_owned(),
+        definition: format!(r#"{{"topic":"{name}"}}"#),
+    }
+}
+
+/// One command of each kind, with the name of its golden file.
+fn examples() -> Vec<(&'static str, Command)> {
+    let key = |stream| StreamKey {
+        incarnation: 300,
+        stream,
+    };
+    let feed = FeedId(7);
+    let tick = FeedTick {
+        feed,
+        base: 299,
+        agreed_ms: 1_700_000_000_025,
+        clock_ms: 1_700_000_000_027,
+        alone: true,
+        moves: vec![LaneMove {
+            lane: 0,
+            cut: 4711,
+            fingerprint: u64::MAX,
+        }],
+        empty: vec![LaneEmpty {
+            lane: 0,
+            empty_to: 4713,
+        }],
+        at_end: vec![0, 2],
+    };
+    let create_feed = CreateFeed {
+        term: 3,
+        sources: vec![source("eu"), source("us")],
+        lanes: vec![lane("0", 0), lane("orders.ndjson", -1)],
+    };
+    let create_pipeline = CreatePipeline {
+        term: 3,
+        feed,
+        name: "per_minute".to_owned(),
+        sink: "out".to_owned(),
+        definition: r#"{"values":{"n":"count()"}}"#.to_owned(),
+    };
+    let add_lanes = AddLanes {
+        term: 3,
+        feed,
+        base: 299,
+        lanes: vec![lane("3", 0)],
+    };
+    let frontier = FrontierMoves {
+        term: 3,
+        next: vec![(key(Stream::Rows), 128), (key(Stream::DeadLetters), 0)],
+    };
+    vec![
+        ("command-create-feed", Command::CreateFeed(create_feed)),
+        (
+            "command-create-pipeline",
+            Command::CreatePipeline(create_pipeline),
+        ),
+        ("command-add-lanes", Command::AddLanes(add_lanes)),
+        (
+            "command-ticks",
+            Command::Ticks(Ticks {
+                term: 3,
+                feeds: vec![tick],
+            }),
+        ),
+        ("command-frontier", Command::Frontier(frontier)),
+    ]
+}
+
+#[test]
+fn every_command_is_read_from_and_written_to_the_golden_bytes() {
+    for (name, command) in examples() {
+        let bytes = golden::bytes(name, &command.encode());
+        assert_eq!(Command::decode(&bytes).unwrap(), command, "{name}");
+    }
+}
+
+#[test]
+fn another_versions_entry_is_refused_with_what_to_do() {
+    let mut bytes = examples()[3].1.encode();
+    bytes[0] = 1;
+    let older = Command::decode(&bytes).unwrap_err();
+    assert!(matches!(older, DecodeError::Older { found: 1 }));
+    let text = older.to_string();
+    assert!(
+        text.contains("version 1") && text.contains("reads version 2") && text.contains("wipe"),
+        "{text}"
+    );
+    bytes[0] = 3;
+    let newer = Command::decode(&bytes).unwrap_err();
+    assert!(matches!(newer, DecodeError::Newer { found: 3 }));
+    assert!(newer.to_string().contains("upgrade it"), "{newer}");
+}
+
+#[test]
+fn what_is_cut_short_or_too_long_is_damaged() {
+    for (name, command) in examples() {
+        let whole = command.encode();
+        for length in 0..whole.len() {
+            let read = Command::decode(&whole[..length]);
+            assert!(
+                matches!(read, Err(DecodeError::Damaged(_))),
+                "{name}: {length}"
+            );
+        }
+        let longer = [whole.as_slice(), &[0]].concat();
+        assert!(
+            matches!(Command::decode(&longer), Err(DecodeError::Damaged(_))),
+            "{name}"
+        );
+    }
+}
