@@ -22,7 +22,7 @@ use unisono_replication::machine::AcceptedTick;
 
 use crate::config::FieldSet;
 use crate::decode::Decoder;
-use crate::ingest::{FoldLane, LaneBuffer, LaneStart, SourceFetcher, Workers};
+use crate::ingest::{FoldLane, LaneBuffer, LaneStart, ReadAhead, SourceFetcher, Workers};
 use crate::results::ResultsLog;
 use crate::threads::{Role, lock, spawn};
 use gate::Gate;
@@ -124,13 +124,14 @@ impl Feed {
     pub fn start(
         plan: FeedPlan,
         workers: Arc<Workers>,
+        read_ahead: &Arc<ReadAhead>,
         results: ResultsLog,
         hooks: Hooks,
     ) -> Result<Self, SetupError> {
         let fetchers = plan
             .sources
             .iter()
-            .map(|source| SourceFetcher::start(source.clone(), &plan.read_ahead))
+            .map(|source| SourceFetcher::start(source.clone(), read_ahead))
             .collect::<std::io::Result<Vec<_>>>()
             .map_err(SetupError::Thread)?;
         let gate = Arc::new(Gate::default());

@@ -157,15 +157,22 @@ impl Service for NodeService {
                 ServiceError::Unavailable(format!("the feed of {name} does not run on this node"))
             })?
         };
-        let rows = feed.open_windows(incarnation);
-        let stats = feed.status().pipelines.get(&incarnation).copied();
+        let snapshot = feed.look().map_err(|error| {
+            ServiceError::Unavailable(format!("open windows of {pipeline}: {error}"))
+        })?;
+        let mut rows = Vec::new();
+        let mut truncated = false;
+        snapshot.open_windows(incarnation, &mut |row| {
+            truncated = rows.len() == MOST_OPEN;
+            if !truncated {
+                rows.push(Bytes::copy_from_slice(row.json));
+            }
+            !truncated
+        });
+        let stats = snapshot.stats(incarnation);
         Ok(OpenPage {
-            truncated: rows.len() > MOST_OPEN,
-            rows: rows
-                .into_iter()
-                .take(MOST_OPEN)
-                .map(|row| Bytes::from(row.json))
-                .collect(),
+            truncated,
+            rows,
             tick: Some(feed.ticks()).filter(|&ticks| ticks > 0),
             watermark: stats
                 .and_then(|stats| stats.watermark)

@@ -67,8 +67,8 @@ pub struct Row {
     pub group: Range<usize>,
 }
 
-/// A row whose bytes are lent.
-#[derive(Clone, Debug)]
+/// A row whose bytes lie elsewhere: where it was rendered, or in a file that is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowRef<'a> {
     pub seq: Seq,
     /// The window's start; of a dead letter, 0.
@@ -81,6 +81,19 @@ pub struct RowRef<'a> {
     pub json: &'a [u8],
     /// Where in `json` the value of `group` lies; empty for a dead letter.
     pub group: Range<usize>,
+}
+
+impl<'a> From<&'a Row> for RowRef<'a> {
+    fn from(row: &'a Row) -> Self {
+        Self {
+            seq: row.seq,
+            start: row.start,
+            end: row.end,
+            digest: row.digest,
+            json: &row.json,
+            group: row.group.clone(),
+        }
+    }
 }
 
 impl RowRef<'_> {

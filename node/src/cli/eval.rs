@@ -5,17 +5,17 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use unisono_engine::dead_letter::MOST_PER_TICK;
-use unisono_engine::record::{RecordBatch, RecordState};
-use unisono_engine::row::{Incarnation, StreamKind, StreamOutput};
-use unisono_engine::spec::{LaneId, PipelineSpec, TimeSource};
-use unisono_engine::{FeedEngine, PipelineStats};
+use unisono_engine::record::RecordState;
+use unisono_engine::row::{Incarnation, StreamKind};
+use unisono_engine::spec::{PipelineSpec, TimeSource};
+use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, Settled, TickEnd};
 
 use super::error::CliError;
 use super::rows::{Format, RowPrinter, Stop};
 use super::table::Align;
 use crate::config::PipelineDefinition;
 use crate::decode::Decoder;
-use crate::source::files::FileChunk;
+use crate::source::Block;
 use input::Input;
 
 mod input;
@@ -72,7 +72,12 @@ pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
     let rows = RowPrinter::with_columns(out, format, columns(&definition.spec));
     let dead_letters = dead_letters.transpose()?;
     let done = rows.map_err(Stop::from).and_then(|rows| {
-        let mut run = Run::new(&definition, inputs, rows, dead_letters);
+        let output = Output {
+            rows,
+            row_count: 0,
+            dead_letters,
+        };
+        let mut run = Run::new(&definition, inputs, output);
         run.read_all().map(|()| run)
     });
     match done {
@@ -113,8 +118,8 @@ fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<File>, CliError> 
 }
 
 struct Lane {
-    id: LaneId,
     input: Input,
+    decoder: Decoder,
     /// Lines read so far.
     lines: u64,
 }
@@ -128,39 +133,36 @@ struct Undecodable {
 
 struct Run<W: Write> {
     engine: FeedEngine,
-    decoder: Decoder,
+    engines: Vec<LaneEngine>,
     lanes: Vec<Lane>,
-    rows: RowPrinter<W>,
-    row_count: u64,
-    dead_letters: Option<BufWriter<File>>,
+    output: Output<W>,
     undecodable: u64,
     first_undecodable: Option<Undecodable>,
 }
 
+/// Where rows go.
+struct Output<W: Write> {
+    rows: RowPrinter<W>,
+    row_count: u64,
+    dead_letters: Option<BufWriter<File>>,
+}
+
 impl<W: Write> Run<W> {
-    fn new(
-        definition: &PipelineDefinition,
-        inputs: Vec<Input>,
-        rows: RowPrinter<W>,
-        dead_letters: Option<BufWriter<File>>,
-    ) -> Self {
+    fn new(definition: &PipelineDefinition, inputs: Vec<Input>, output: Output<W>) -> Self {
         let mut engine = FeedEngine::new();
-        engine.add_pipeline(INCARNATION, definition.spec.clone());
-        let lanes = inputs
-            .into_iter()
-            .map(|input| Lane {
-                id: engine.add_lane(input.label().to_owned()),
-                input,
-                lines: 0,
-            })
-            .collect();
+        engine.add_pipeline(INCARNATION, definition.spec.clone(), &mut []);
+        let labels = inputs.iter().map(|input| input.label().to_owned());
+        let engines = labels.map(|label| engine.add_lane(label).1).collect();
+        let lanes = inputs.into_iter().map(|input| Lane {
+            input,
+            decoder: Decoder::new(&definition.fields),
+            lines: 0,
+        });
         Self {
             engine,
-            decoder: Decoder::new(&definition.fields),
-            lanes,
-            rows,
-            row_count: 0,
-            dead_letters,
+            engines,
+            lanes: lanes.collect(),
+            output,
             undecodable: 0,
             first_undecodable: None,
         }
@@ -168,80 +170,51 @@ impl<W: Write> Run<W> {
 
     /// Reads all lanes by turns, then closes all windows.
     fn read_all(&mut self) -> Result<(), Stop> {
+        let mut block = Block::default();
         while self.lanes.iter().any(|lane| !lane.input.ended()) {
             for index in 0..self.lanes.len() {
                 if !self.lanes[index].input.ended() {
-                    self.take_turn(index)?;
+                    block.clear();
+                    self.lanes[index].input.read(&mut block, CHUNK)?;
+                    self.take_in(index, &block)?;
                 }
             }
         }
-        let outputs = self.engine.finish();
-        self.write(outputs)?;
-        self.rows.finish()?;
-        if let Some(file) = &mut self.dead_letters {
-            file.flush()?;
-        }
-        Ok(())
+        let mut lanes: Vec<_> = self.engines.iter_mut().collect();
+        let settled = self.engine.finish(&mut lanes);
+        self.output.write(&mut self.engine, settled)?;
+        self.output.finish()
     }
 
-    /// Takes in the lane's next records. How they are split into ticks changes no row, but a tick
+    /// Takes in a lane's next records. How they are split into ticks changes no row, but a tick
     /// writes only so many dead letters: ticks small enough let none be left out.
-    fn take_turn(&mut self, index: usize) -> Result<(), Stop> {
-        let mut batch = self.decoder.new_batch();
-        let chunk = self.lanes[index].input.read(CHUNK)?;
-        self.decode(index, &chunk, &mut batch);
+    fn take_in(&mut self, index: usize, block: &Block) -> Result<(), Stop> {
         let mut from = 0;
-        while from < batch.len() {
-            let to = batch.len().min(from + MOST_PER_TICK);
-            let mut tick = self.engine.begin(None);
-            tick.absorb(self.lanes[index].id, &batch, from..to);
-            let outputs = tick.close(&[]);
-            self.write(outputs)?;
-            from = to;
-        }
-        Ok(())
-    }
-
-    fn decode(&mut self, index: usize, chunk: &FileChunk, batch: &mut RecordBatch) {
-        let lane = &mut self.lanes[index];
-        for line in chunk.lines() {
-            lane.lines += 1;
-            self.decoder
-                .decode_into(batch, line.offset, None, Some(line.payload));
-            let Some(meta) = batch.metas().last() else {
-                continue;
+        while from < block.len() {
+            let to = block.len().min(from + MOST_PER_TICK);
+            self.engines[index].begin(None);
+            for raw in (from..to).map(|at| block.record(at)) {
+                let lane = &mut self.lanes[index];
+                lane.lines += 1;
+                let record = lane.decoder.decode(raw.offset, None, raw.payload);
+                if record.state != RecordState::Decoded {
+                    self.undecodable += 1;
+                    self.first_undecodable.get_or_insert_with(|| Undecodable {
+                        lane: lane.input.label().to_owned(),
+                        line: lane.lines,
+                        state: record.state,
+                    });
+                }
+                self.engines[index].absorb(&record);
+            }
+            let end = TickEnd {
+                agreed: None,
+                at_end: &[],
             };
-            if meta.state != RecordState::Decoded {
-                self.undecodable += 1;
-                self.first_undecodable.get_or_insert_with(|| Undecodable {
-                    lane: lane.input.label().to_owned(),
-                    line: lane.lines,
-                    state: meta.state,
-                });
-            }
-        }
-    }
-
-    fn write(&mut self, outputs: Vec<StreamOutput>) -> Result<(), Stop> {
-        for output in outputs {
-            match output.stream.kind {
-                StreamKind::Rows => {
-                    self.row_count += output.rows.len() as u64;
-                    output
-                        .rows
-                        .iter()
-                        .try_for_each(|row| self.rows.print(&row.json))?;
-                }
-                StreamKind::DeadLetters => {
-                    let Some(file) = &mut self.dead_letters else {
-                        continue;
-                    };
-                    for row in &output.rows {
-                        file.write_all(&row.json)?;
-                        file.write_all(b"\n")?;
-                    }
-                }
-            }
+            let mut lanes: Vec<_> = self.engines.iter_mut().collect();
+            let settled = self.engine.settle(&mut lanes, end);
+            self.output.write(&mut self.engine, settled)?;
+            from = to;
         }
         Ok(())
     }
@@ -257,7 +230,7 @@ impl<W: Write> Run<W> {
         self.check_usable(records, &stats)?;
         let mut summary = format!(
             "{records} records, {} rows, {} late",
-            self.row_count, stats.late
+            self.output.row_count, stats.late
         );
         if stats.partly_late > 0 {
             summary += &format!(", {} late for some windows", stats.partly_late);
@@ -303,6 +276,40 @@ impl<W: Write> Run<W> {
                 CliError::failure("no record of the input has a usable time")
                     .hint("compare time.field and time.format with what --dead-letters FILE shows"),
             );
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Output<W> {
+    fn write(&mut self, engine: &mut FeedEngine, settled: Settled) -> Result<(), Stop> {
+        let mut result = Ok(());
+        engine.write(settled, &mut |stream, row| {
+            if result.is_ok() {
+                result = self.write_one(stream.kind, row.json);
+            }
+        });
+        result
+    }
+
+    fn write_one(&mut self, kind: StreamKind, json: &[u8]) -> Result<(), Stop> {
+        match (kind, &mut self.dead_letters) {
+            (StreamKind::Rows, _) => {
+                self.row_count += 1;
+                self.rows.print(json)
+            }
+            (StreamKind::DeadLetters, Some(file)) => {
+                file.write_all(json)?;
+                Ok(file.write_all(b"\n")?)
+            }
+            (StreamKind::DeadLetters, None) => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Stop> {
+        self.rows.finish()?;
+        if let Some(file) = &mut self.dead_letters {
+            file.flush()?;
         }
         Ok(())
     }

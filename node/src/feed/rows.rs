@@ -1,49 +1,78 @@
 //! Rows on their way from the engine to the results log.
 
-use unisono_engine::row::{RowRef, StreamId, StreamOutput};
+use std::ops::Range;
+
+use unisono_engine::row::{Digest, RowRef, Seq, StreamId};
+use unisono_engine::spec::Timestamp;
 
 use crate::results::{ResultsError, ResultsLog};
 
-/// Rows that are gathered before they are appended: a window of a million groups never lies in memory as rows.
-const MOST: usize = 1000;
+/// Bytes of rows that are gathered before they are appended: a window of a million groups never lies in memory as rows.
+const MOST_BYTES: usize = 256 << 10;
 
 /// Gathers rows of one stream after another, and appends them.
 pub(super) struct RowBatch<'a> {
     results: &'a ResultsLog,
-    gathered: Option<StreamOutput>,
+    stream: Option<StreamId>,
+    bytes: Vec<u8>,
+    rows: Vec<Gathered>,
     /// The first error; what comes after it is not appended.
     failed: Option<ResultsError>,
+}
+
+struct Gathered {
+    seq: Seq,
+    start: Timestamp,
+    end: Timestamp,
+    digest: Digest,
+    group: Range<usize>,
+    json: Range<usize>,
 }
 
 impl<'a> RowBatch<'a> {
     pub(super) fn new(results: &'a ResultsLog) -> Self {
         Self {
             results,
-            gathered: None,
+            stream: None,
+            bytes: Vec::new(),
+            rows: Vec::new(),
             failed: None,
         }
     }
 
     pub(super) fn push(&mut self, stream: StreamId, row: &RowRef<'_>) {
-        let is_other = |gathered: &StreamOutput| {
-            gathered.stream != stream || gathered.rows.len() >= MOST
-        };
-        if self.gathered.as_ref().is_some_and(is_other) {
+        if self.stream != Some(stream) || self.bytes.len() >= MOST_BYTES {
             self.append();
+            self.stream = Some(stream);
         }
-        let gathered = self.gathered.get_or_insert_with(|| StreamOutput {
-            stream,
-            rows: Vec::new(),
+        let from = self.bytes.len();
+        self.bytes.extend_from_slice(row.json);
+        self.rows.push(Gathered {
+            seq: row.seq,
+            start: row.start,
+            end: row.end,
+            digest: row.digest,
+            group: row.group.clone(),
+            json: from..self.bytes.len(),
         });
-        gathered.rows.push(row.to_row());
     }
 
     fn append(&mut self) {
-        if let Some(gathered) = self.gathered.take()
+        if let Some(stream) = self.stream.take()
             && self.failed.is_none()
         {
-            self.failed = self.results.append(&gathered).err();
+            let rows = self.rows.iter().map(|row| RowRef {
+                seq: row.seq,
+                start: row.start,
+                end: row.end,
+                digest: row.digest,
+                json: &self.bytes[row.json.clone()],
+                group: row.group.clone(),
+            });
+            self.failed = self.results.append_rows(stream, rows).err();
         }
+        self.bytes.clear();
+        self.rows.clear();
     }
 
     /// Appends what is left.

@@ -1,7 +1,10 @@
 //! From the agreed state to a feed that can run: definitions, fields, lanes and the engine at a checkpoint.
 
-use unisono_engine::FeedEngine;
+use std::io::Read;
+
 use unisono_engine::row::Incarnation;
+use unisono_engine::spec::{LaneId, PipelineSpec};
+use unisono_engine::{FeedEngine, LaneEngine};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Machine;
 
@@ -17,10 +20,10 @@ pub struct FeedPlan {
     /// All fields that some pipeline uses.
     pub fields: FieldSet,
     pub lanes: Vec<PlannedLane>,
-    pub incarnations: Vec<Incarnation>,
     pub engine: FeedEngine,
-    /// Bytes of raw records that may wait in a lane.
-    pub lane_buffer: usize,
+    /// As many as there are lanes, once the plan is whole.
+    pub engines: Vec<LaneEngine>,
+    specs: Vec<(Incarnation, PipelineSpec)>,
 }
 
 /// A lane and the index of its source.
@@ -59,16 +62,12 @@ pub enum SetupError {
 }
 
 impl FeedPlan {
-    /// The plan of feed `id` as `machine` has it; `state` is its engine's part of the checkpoint at the same index.
+    /// The plan of feed `id` as `machine` has it, without state: it follows from the parts of a checkpoint at the same
+    /// index, or by [`FeedPlan::begin`].
     ///
     /// # Errors
     /// What keeps this replica from running the feed.
-    pub fn new(
-        machine: &Machine,
-        id: FeedId,
-        state: Option<&[u8]>,
-        config: &NodeConfig,
-    ) -> Result<Self, SetupError> {
+    pub fn new(machine: &Machine, id: FeedId, config: &NodeConfig) -> Result<Self, SetupError> {
         let feed = &machine.feeds()[&id];
         let sources = feed
             .sources
@@ -90,37 +89,75 @@ impl FeedPlan {
                 .ok_or_else(|| unusable(&definition.name, &"a field is missing"))?;
             specs.push((*incarnation, spec));
         }
-        let incarnations = specs.iter().map(|(incarnation, _)| *incarnation).collect();
-        let lanes: Vec<PlannedLane> = feed.lanes.iter().map(PlannedLane::new).collect();
-        let engine = match state {
-            Some(bytes) => {
-                FeedEngine::restore(bytes, specs).map_err(|error| SetupError::Checkpoint {
-                    feed: id.0,
-                    reason: error.to_string(),
-                })?
-            }
-            None => {
-                let mut engine = FeedEngine::new();
-                for lane in &feed.lanes {
-                    let source = &sources[lane.source as usize].name;
-                    engine.add_lane(lane_label(source, &lane.name));
-                }
-                for (incarnation, spec) in specs {
-                    engine.add_pipeline(incarnation, spec);
-                }
-                engine
-            }
-        };
-        let lane_buffer = config.cluster.lane_buffer;
         Ok(Self {
             id,
             sources,
             fields,
-            lanes,
-            incarnations,
-            engine,
-            lane_buffer,
+            lanes: feed.lanes.iter().map(PlannedLane::new).collect(),
+            engine: FeedEngine::new(),
+            engines: Vec::new(),
+            specs,
         })
+    }
+
+    /// A feed that has taken nothing in yet.
+    #[must_use]
+    pub fn begin(mut self) -> Self {
+        for lane in &self.lanes {
+            let source = &self.sources[lane.source].name;
+            let label = lane_label(source, &lane.start.name);
+            self.engines.push(self.engine.add_lane(label).1);
+        }
+        let mut lanes: Vec<_> = self.engines.iter_mut().collect();
+        for (incarnation, spec) in self.specs.drain(..) {
+            self.engine.add_pipeline(incarnation, spec, &mut lanes);
+        }
+        self
+    }
+
+    /// Reads the feed's part of a checkpoint; the lanes' follow.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read_feed(&mut self, part: &mut dyn Read) -> Result<(), SetupError> {
+        let specs = std::mem::take(&mut self.specs);
+        self.engine =
+            FeedEngine::restore(part, specs).map_err(|error| self.damaged(&error))?;
+        Ok(())
+    }
+
+    /// Reads a lane's part of a checkpoint; lanes come in their order.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read_lane(&mut self, lane: u32, part: &mut dyn Read) -> Result<(), SetupError> {
+        if lane as usize != self.engines.len() {
+            return Err(self.damaged(&"its lanes are not in their order"));
+        }
+        let engine = self.engine.restore_lane(LaneId(lane), part);
+        let engine = engine.map_err(|error| self.damaged(&error))?;
+        self.engines.push(engine);
+        Ok(())
+    }
+
+    /// All parts of the checkpoint were read.
+    ///
+    /// # Errors
+    /// Some were missing.
+    pub fn resume(mut self) -> Result<Self, SetupError> {
+        if self.engines.len() != self.lanes.len() {
+            return Err(self.damaged(&"it lacks a lane"));
+        }
+        let lanes: Vec<_> = self.engines.iter_mut().collect();
+        self.engine.resume(&lanes);
+        Ok(self)
+    }
+
+    fn damaged(&self, reason: &dyn std::fmt::Display) -> SetupError {
+        SetupError::Checkpoint {
+            feed: self.id.0,
+            reason: reason.to_string(),
+        }
     }
 }
 

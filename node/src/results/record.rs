@@ -5,9 +5,8 @@
 //! body: u64 seq | i64 start | i64 end | u128 digest | u32 group start | u32 group end | json
 //! ```
 
-use std::ops::Range;
-
-use unisono_engine::row::{Digest, Row, Seq};
+use unisono_engine::row::{Digest, Seq};
+pub use unisono_engine::row::RowRef;
 use unisono_engine::spec::Timestamp;
 
 /// Bytes before a record's body.
@@ -16,45 +15,6 @@ pub(super) const PREFIX: usize = 8;
 const FIXED: usize = 48;
 /// The greatest row. Far above any sink's limit; it bounds what a damaged length can make a reader allocate.
 pub(super) const MAX_JSON: usize = 64 * 1024 * 1024;
-
-/// A row whose bytes lie elsewhere: in a segment that is read, or where it was rendered. The fields are those of [`Row`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowRef<'a> {
-    pub seq: Seq,
-    pub start: Timestamp,
-    pub end: Timestamp,
-    pub digest: Digest,
-    pub group: Range<usize>,
-    pub json: &'a [u8],
-}
-
-impl<'a> From<&'a Row> for RowRef<'a> {
-    fn from(row: &'a Row) -> Self {
-        Self {
-            seq: row.seq,
-            start: row.start,
-            end: row.end,
-            digest: row.digest,
-            group: row.group.clone(),
-            json: &row.json,
-        }
-    }
-}
-
-impl RowRef<'_> {
-    /// Copies the row out.
-    #[must_use]
-    pub fn to_row(&self) -> Row {
-        Row {
-            seq: self.seq,
-            start: self.start,
-            end: self.end,
-            digest: self.digest,
-            json: self.json.to_vec(),
-            group: self.group.clone(),
-        }
-    }
-}
 
 /// Bytes that `row` takes in a segment.
 pub(super) fn encoded_len(row: &RowRef<'_>) -> u64 {
