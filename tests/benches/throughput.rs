@@ -1,117 +1,99 @@
-//! CPU seconds per million events of one replica: a filtered count in windows of 10 s over JSON events of 238 bytes, read
-//! from a real broker. Beside it, in the same run, a loop that only reads the topic with the same client library.
+//! CPU, wall-clock time and memory of the replay of a topic: views counted by 1,000 ads, in three shapes of windows, by one
+//! replica and by three. Beside them, in the same run, a loop that only reads the topic with the same client library.
 //!
-//! `cargo bench -p unisono-tests --bench throughput`; `UNISONO_BENCH_EVENTS` (default 4,000,000) and
-//! `UNISONO_BENCH_ROUNDS` (default 3) change the load. CPU time is that of the whole process, all threads.
+//! `cargo bench -p unisono-tests --bench throughput`; `UNISONO_BENCH_EVENTS` (default 5,000,000) and `UNISONO_BENCH_ROUNDS`
+//! (default 3) change the load, `UNISONO` the program. CPU time is that of whole processes, all threads, start included.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 use rdkafka::{Message, Offset, TopicPartitionList};
+use unisono_tests::bench::{Cluster, EVENT_BYTES, Events, Table, cpu, figure, fill_topic, median};
+use unisono_tests::bench::{program, setting};
 use unisono_tests::kafka::TestBroker;
-use unisono_tests::unisono_binary;
 
-const PARTITIONS: i32 = 3;
-const EVENT_BYTES: usize = 238;
-/// Linux counts CPU time in such parts of a second.
-const TICKS_PER_SECOND: f64 = 100.0;
+const PARTITIONS: i32 = 4;
+const WINDOWS: [(&str, &str, &str); 3] = [
+    ("tumbling 10 s", "10s", "10s"),
+    ("hop 10 s / 1 s", "10s", "1s"),
+    ("hop 60 s / 1 s", "60s", "1s"),
+];
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// The figures of one line of the table, a value for each round.
+#[derive(Default)]
+struct Line {
+    cpu: Vec<f64>,
+    wall: Vec<f64>,
+    peak: Vec<f64>,
+}
+
 fn main() -> Result<()> {
-    let events = setting("UNISONO_BENCH_EVENTS", 4_000_000)?;
+    let events = setting("UNISONO_BENCH_EVENTS", 5_000_000)?;
     let rounds = setting("UNISONO_BENCH_ROUNDS", 3)?;
+    // Before anything is measured: it may have to be built.
+    println!("program: {}", program().display());
     let broker = TestBroker::start()?;
     let address = broker.address();
     broker.create_topic("events", PARTITIONS)?;
-    produce(&address, events)?;
-    println!("{events} events of {EVENT_BYTES} bytes in {PARTITIONS} partitions");
-    let (mut client, mut replica) = (Vec::new(), Vec::new());
+    fill_topic(
+        &address,
+        "events",
+        PARTITIONS as u64,
+        &mut Events::default(),
+        events,
+    )?;
+    println!("{events} events of {EVENT_BYTES} bytes in {PARTITIONS} partitions, {rounds} rounds");
+    let mut client = Line::default();
+    let mut ours: Vec<(&str, u16, Line)> = WINDOWS
+        .iter()
+        .flat_map(|window| [1, 3].map(|replicas| (window.0, replicas, Line::default())))
+        .collect();
     for _ in 0..rounds {
-        client.push(read_alone(&address, events)?);
-        replica.push(run_replica(&address, events)?);
+        read_alone(&address, events, &mut client)?;
+        for (name, replicas, line) in &mut ours {
+            replay(&address, events, name, *replicas, line)?;
+        }
     }
-    println!("CPU seconds per million events, median of {rounds} rounds (least to most):");
-    let alone = report("the client alone", &mut client);
-    let ours = report("one replica", &mut replica);
-    println!("  ratio             {:.2}", ours / alone);
+    report(&client, &ours);
     Ok(())
 }
 
-fn setting(name: &str, default: u64) -> Result<u64> {
-    match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .with_context(|| format!("{name} must be a number")),
-        Err(_) => Ok(default),
+fn report(client: &Line, ours: &[(&str, u16, Line)]) {
+    let mut table = Table::new(&[
+        "windows",
+        "replicas",
+        "CPU-s per M events",
+        "against the client alone",
+        "wall s",
+        "peak MiB of a replica",
+    ]);
+    let alone = median(&client.cpu);
+    table.line(&[
+        "the client alone".into(),
+        String::new(),
+        figure(&client.cpu, 2),
+        "1".into(),
+        figure(&client.wall, 1),
+        String::new(),
+    ]);
+    for (name, replicas, line) in ours {
+        table.line(&[
+            (*name).to_owned(),
+            replicas.to_string(),
+            figure(&line.cpu, 2),
+            format!("{:.2}", median(&line.cpu) / alone),
+            figure(&line.wall, 1),
+            figure(&line.peak, 0),
+        ]);
     }
-}
-
-fn report(name: &str, figures: &mut [f64]) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    let median = figures[figures.len() / 2];
-    let (least, most) = (figures[0], figures[figures.len() - 1]);
-    println!("  {name:<17} {median:.2} ({least:.2} to {most:.2})");
-    median
-}
-
-/// One event, padded to the size: event times go forward by 1 ms each thousand events.
-fn event(index: u64, text: &mut String) {
-    use std::fmt::Write as _;
-    const CITIES: [&str; 5] = ["Taipei", "Oslo", "Lagos", "Quito", "Perth"];
-    text.clear();
-    let status = if index.is_multiple_of(3) {
-        "open"
-    } else {
-        "paid"
-    };
-    let city = CITIES[(index % 5) as usize];
-    let time = 1_700_000_000_000 + index / 100;
-    // Writing to a String does not fail.
-    let _ = write!(
-        text,
-        r#"{{"order_id":{index},"created_at":{time},"city":"{city}","status":"{status}","amount":{}.{:02},"channel":"web","note":""#,
-        index % 900,
-        index % 100
-    );
-    while text.len() < EVENT_BYTES - 2 {
-        text.push('x');
-    }
-    text.push_str("\"}");
-}
-
-fn produce(brokers: &str, events: u64) -> Result<()> {
-    let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
-        .set("bootstrap.servers", brokers)
-        .set("linger.ms", "20")
-        .set("batch.num.messages", "100000")
-        .set("batch.size", "1000000")
-        .set("queue.buffering.max.messages", "1000000")
-        .create()?;
-    let mut text = String::new();
-    for index in 0..events {
-        event(index, &mut text);
-        let partition = (index % PARTITIONS as u64) as i32;
-        let mut record: BaseRecord<'_, (), str> =
-            BaseRecord::to("events").partition(partition).payload(&text);
-        while let Err((_, refused)) = producer.send(record) {
-            record = refused;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-    producer
-        .flush(Duration::from_secs(60))
-        .context("the broker did not take the events")
+    table.print();
 }
 
 /// The same client, set up alike, that counts messages and does nothing with them.
-fn read_alone(brokers: &str, events: u64) -> Result<f64> {
+fn read_alone(brokers: &str, events: u64, line: &mut Line) -> Result<()> {
     let consumer: BaseConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
         .set("group.id", "alone")
@@ -125,119 +107,51 @@ fn read_alone(brokers: &str, events: u64) -> Result<f64> {
     for partition in 0..PARTITIONS {
         list.add_partition_offset("events", partition, Offset::Beginning)?;
     }
-    let before = cpu_seconds("self")?;
+    let before = cpu("self")?;
+    let started = Instant::now();
     consumer.assign(&list)?;
     let (mut count, mut bytes) = (0, 0);
-    let started = Instant::now();
     while count < events {
         ensure!(
             started.elapsed() < PATIENCE,
             "the client read {count} of {events} events"
         );
         if let Some(message) = consumer.poll(Duration::from_millis(100)) {
-            bytes += message?.payload().map_or(0, <[u8]>::len);
+            bytes += message?.payload().map_or(0, <[u8]>::len) as u64;
             count += 1;
         }
     }
-    ensure!(
-        bytes as u64 == events * EVENT_BYTES as u64,
-        "events have other sizes"
-    );
-    Ok((cpu_seconds("self")? - before) * 1e6 / events as f64)
+    ensure!(bytes / events == EVENT_BYTES, "events have other sizes");
+    line.cpu.push((cpu("self")? - before) * 1e6 / events as f64);
+    line.wall.push(started.elapsed().as_secs_f64());
+    Ok(())
 }
 
-/// A replica alone in its cluster, from its start until it has taken all events in.
-fn run_replica(brokers: &str, events: u64) -> Result<f64> {
-    let dir = tempfile::tempdir()?;
-    let (http, raft) = (free_address()?, free_address()?);
-    let config = dir.path().join("unisono.toml");
-    let text = format!(
-        r#"data_dir = "data"
-[node]
-id = 1
-http = "{http}"
-[cluster]
-peers = {{ 1 = "{raft}" }}
+/// From the start of the processes until all of them have taken all events in.
+fn replay(brokers: &str, events: u64, name: &str, replicas: u16, line: &mut Line) -> Result<()> {
+    let window = WINDOWS.iter().find(|window| window.0 == name);
+    let (_, size, slide) = window.unwrap_or(&WINDOWS[0]);
+    let streams = format!(
+        r#"
 [[source]]
 name = "events"
 kafka = {{ brokers = "{brokers}", topic = "events" }}
 [[pipeline]]
-name = "paid"
+name = "views"
 sources = ["events"]
-time = {{ field = "created_at", format = "ms" }}
-where = "status = 'paid'"
-window = {{ size = "10s" }}
-close = {{ lag = "5s" }}
-values = {{ orders = "count()" }}
+time = {{ field = "event_time", format = "ms" }}
+where = "event_type = 'view'"
+group_by = ["ad_id"]
+window = {{ size = "{size}", slide = "{slide}" }}
+close = {{ lag = "500ms" }}
+values = {{ n = "count()" }}
 "#
     );
-    std::fs::write(&config, text)?;
-    let mut replica = Replica::start(&config)?;
-    let pid = replica.0.id().to_string();
     let started = Instant::now();
-    loop {
-        ensure!(
-            started.elapsed() < PATIENCE,
-            "the replica did not take all events in"
-        );
-        if let Some(status) = replica.0.try_wait()? {
-            bail!("the replica ended: {status}");
-        }
-        if records(&http).is_some_and(|records| records >= events) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(cpu_seconds(&pid)? * 1e6 / events as f64)
-}
-
-/// A process that ends with its owner.
-struct Replica(Child);
-
-impl Replica {
-    fn start(config: &Path) -> Result<Self> {
-        let mut command = Command::new(unisono_binary());
-        command
-            .args(["serve", "--log", "warn", "--config"])
-            .arg(config);
-        Ok(Self(command.spawn()?))
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn free_address() -> Result<String> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
-}
-
-/// Records that the pipeline has taken in; `None` while the replica does not answer.
-fn records(http: &str) -> Option<u64> {
-    let mut stream = TcpStream::connect(http).ok()?;
-    let request =
-        format!("GET /v1/pipelines HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let body = answer.split_once("\r\n\r\n")?.1;
-    let pipelines: serde_json::Value = serde_json::from_str(body).ok()?;
-    pipelines["pipelines"][0]["counters"]["records"].as_u64()
-}
-
-/// User and system time of a process, all threads.
-fn cpu_seconds(process: &str) -> Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name in parentheses may hold spaces; utime and stime are fields 14 and 15.
-    let after_name = stat
-        .rsplit_once(')')
-        .context("an unknown form of /proc/…/stat")?
-        .1;
-    let fields: Vec<&str> = after_name.split_whitespace().collect();
-    let ticks = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-    Ok(ticks as f64 / TICKS_PER_SECOND)
+    let mut cluster = Cluster::start(replicas, "", &streams)?;
+    cluster.wait_records(1, events)?;
+    line.wall.push(started.elapsed().as_secs_f64());
+    line.cpu.push(cluster.cpu()? * 1e6 / events as f64);
+    line.peak.push(cluster.peak()?);
+    Ok(())
 }

@@ -1,5 +1,6 @@
-//! What the tests share: the program's path, drills on real processes, a broker.
+//! What the tests share: the program's path, drills on real processes, a broker; and what the benchmarks share.
 
+pub mod bench;
 pub mod dns;
 pub mod drill;
 pub mod events;

@@ -1,0 +1,265 @@
+//! The longest time without a new row of a small, steady pipeline while a replica holds two million groups of another one:
+//! with nothing else to do, while the open windows of the large one are asked for, and while checkpoints are made of it.
+//!
+//! `cargo bench -p unisono-tests --bench pauses`; `UNISONO_BENCH_GROUPS` (default 2,000,000), `UNISONO_BENCH_SECONDS` (of a
+//! phase, default 15), `UNISONO`, the program. The small pipeline has a row for every 10 ms; rows are asked for over HTTP, at
+//! the replica that is disturbed, 2 ms after each answer. A machine that is busy with something else shows in the first phase.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use unisono_tests::bench::{Cluster, Table, get, median, memory, program, setting};
+
+const FEED_EVERY: Duration = Duration::from_millis(5);
+const ASK_EVERY: Duration = Duration::from_millis(2);
+const SETTLE: Duration = Duration::from_secs(2);
+/// Checkpoints that are waited for.
+const CHECKPOINTS: usize = 3;
+const NO_CHECKPOINTS: &str = "checkpoint_interval = \"1h\"";
+const OFTEN: &str = "checkpoint_interval = \"4s\"";
+
+fn main() -> Result<()> {
+    let groups = setting("UNISONO_BENCH_GROUPS", 2_000_000)?;
+    let phase = Duration::from_secs(setting("UNISONO_BENCH_SECONDS", 15)?);
+    println!("program: {}", program().display());
+    let dir = tempfile::tempdir()?;
+    for name in ["large", "small"] {
+        std::fs::create_dir(dir.path().join(name))?;
+    }
+    let _feeder = Feeder::start(&dir.path().join("small"))?;
+    let mut table = Table::new(&["while", "times", "took, median ms", "longest gap ms"]);
+
+    let mut cluster = Cluster::start(1, NO_CHECKPOINTS, &streams(dir.path()))?;
+    let mut watch = Watch::of(&mut cluster)?;
+    let before = memory(&cluster.process(1))?;
+    write_groups(&dir.path().join("large"), groups)?;
+    wait_groups(&mut cluster, groups)?;
+    let held = memory(&cluster.process(1))? - before;
+    let gap = watch.during(phase, || Ok(()))?.1;
+    line(&mut table, "nothing", &[], gap);
+    for path in [
+        "/v1/pipelines/large/open",
+        "/v1/pipelines/large/open?limit=10",
+    ] {
+        let http = cluster.http(1).to_owned();
+        if get(&http, path).is_err() {
+            println!("{path} is not known to this program");
+            continue;
+        }
+        let (took, gap) = watch.during(phase, || get(&http, path).map(|_| ()))?;
+        line(&mut table, path, &took, gap);
+    }
+    cluster.restart(OFTEN, &streams(dir.path()))?;
+    wait_groups(&mut cluster, groups)?;
+    let mut watch = Watch::of(&mut cluster)?;
+    let (seen, gap) = checkpoints(&cluster, &mut watch)?;
+    line(&mut table, "checkpoints", &vec![f64::NAN; seen], gap);
+    println!("{groups} groups, {} a phase", phase.as_secs());
+    table.print();
+    println!(
+        "memory after they were read, a group with its key: {:.0} bytes",
+        held * 1_048_576.0 / groups as f64
+    );
+    Ok(())
+}
+
+fn line(table: &mut Table, name: &str, took: &[f64], gap: Duration) {
+    let known = !took.is_empty() && took.iter().all(|took| took.is_finite());
+    let middle = known.then(|| format!("{:.0}", median(took)));
+    table.line(&[
+        name.to_owned(),
+        took.len().to_string(),
+        middle.unwrap_or_default(),
+        format!("{:.0}", gap.as_secs_f64() * 1e3),
+    ]);
+}
+
+fn streams(dir: &Path) -> String {
+    let source = |name: &str| {
+        let dir = dir.join(name);
+        format!(
+            "[[source]]\nname = \"{name}\"\nfiles = {{ dir = {dir:?}, pattern = \"*.ndjson\" }}\n"
+        )
+    };
+    let pipeline = |name: &str, size: &str, group: &str| {
+        format!(
+            "[[pipeline]]\nname = \"{name}\"\nsources = [\"{name}\"]\n{group}time = {{ field = \"t\", format = \"ms\" }}\n\
+             window = {{ size = \"{size}\" }}\nclose = {{ idle = \"never\" }}\nvalues = {{ n = \"count()\" }}\n"
+        )
+    };
+    [
+        source("large"),
+        source("small"),
+        pipeline("large", "1 day", "group_by = [\"g\"]\n"),
+        pipeline("small", "10ms", ""),
+    ]
+    .concat()
+}
+
+fn now_ms() -> u128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_millis()
+}
+
+/// Written under another name first: the source must not take up a file that still grows slowly.
+fn write_groups(dir: &Path, groups: u64) -> Result<()> {
+    let unfinished = dir.join("unfinished");
+    let mut out = BufWriter::new(File::create(&unfinished)?);
+    let now = now_ms();
+    for group in 0..groups {
+        writeln!(out, r#"{{"t":{now},"g":"group-{group:07}"}}"#)?;
+    }
+    out.flush()?;
+    std::fs::rename(unfinished, dir.join("0.ndjson"))?;
+    Ok(())
+}
+
+fn wait_groups(cluster: &mut Cluster, groups: u64) -> Result<()> {
+    cluster.wait_pipeline("large", |answer| {
+        let records = answer["counters"]["records"].as_u64();
+        records.is_some_and(|records| records >= groups)
+    })
+}
+
+/// Looks until so many checkpoints were made; gives how many were, and the longest gap.
+fn checkpoints(cluster: &Cluster, watch: &mut Watch) -> Result<(usize, Duration)> {
+    let index = || -> Result<u64> {
+        let answer: Value = serde_json::from_slice(&get(cluster.http(1), "/v1/cluster")?)?;
+        Ok(answer["checkpoint"]["index"].as_u64().unwrap_or(0))
+    };
+    let (mut last, mut seen, mut longest) = (index()?, 0, Duration::ZERO);
+    let started = Instant::now();
+    while seen < CHECKPOINTS && started.elapsed() < Duration::from_secs(120) {
+        let (_, gap) = watch.during(Duration::from_millis(500), || Ok(()))?;
+        longest = longest.max(gap);
+        let found = index()?;
+        seen += usize::from(found > last);
+        last = found;
+    }
+    Ok((seen, longest))
+}
+
+/// Appends an event to the small source every few milliseconds, until it is dropped.
+struct Feeder {
+    stop: Arc<AtomicBool>,
+}
+
+impl Feeder {
+    fn start(dir: &Path) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let mut file = File::create(dir.join("0.ndjson"))?;
+        std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                let line = format!("{{\"t\":{}}}\n", now_ms());
+                if file.write_all(line.as_bytes()).is_err() {
+                    return;
+                }
+                std::thread::sleep(FEED_EVERY);
+            }
+        });
+        Ok(Self { stop })
+    }
+}
+
+impl Drop for Feeder {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One who follows the rows of the small pipeline.
+struct Watch {
+    http: String,
+    cursor: String,
+    last: Instant,
+}
+
+impl Watch {
+    /// Begins where the rows are now, once they flow.
+    fn of(cluster: &mut Cluster) -> Result<Self> {
+        cluster.wait_pipeline("small", |answer| {
+            answer["published"].as_u64().is_some_and(|rows| rows > 100)
+        })?;
+        let http = cluster.http(1).to_owned();
+        let answer: Value = serde_json::from_slice(&get(&http, "/v1/pipelines")?)?;
+        let pipelines = answer["pipelines"].as_array().context("no pipelines")?;
+        let small = pipelines.iter().find(|one| one["name"] == "small");
+        let incarnation = small.and_then(|small| small["incarnation"].as_u64());
+        let incarnation = incarnation.context("no incarnation")?;
+        let mut watch = Self {
+            cursor: format!("w.{incarnation:x}.0"),
+            http,
+            last: Instant::now(),
+        };
+        let settled = Instant::now() + SETTLE;
+        while Instant::now() < settled {
+            watch.ask()?;
+        }
+        Ok(watch)
+    }
+
+    /// Asks for new rows once; gives the time since the last ones, if there are any.
+    fn ask(&mut self) -> Result<Option<Duration>> {
+        let path = format!(
+            "/v1/pipelines/small/windows?limit=10000&cursor={}",
+            self.cursor
+        );
+        let page: Value = serde_json::from_slice(&get(&self.http, &path)?)?;
+        let rows = page["rows"].as_array().context("no rows")?;
+        let since = self.last.elapsed();
+        let Some(seq) = rows.last().and_then(|row| row["seq"].as_u64()) else {
+            std::thread::sleep(ASK_EVERY);
+            return Ok(None);
+        };
+        let (head, _) = self.cursor.rsplit_once('.').context("no cursor")?;
+        self.cursor = format!("{head}.{:x}", seq + 1);
+        self.last = Instant::now();
+        Ok(Some(since))
+    }
+
+    /// Follows for so long, and until new rows come after it, while another thread does `work` again and again. Gives what
+    /// each took in ms, and the longest gap.
+    fn during(
+        &mut self,
+        phase: Duration,
+        work: impl Fn() -> Result<()> + Sync,
+    ) -> Result<(Vec<f64>, Duration)> {
+        let ended = AtomicBool::new(false);
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let mut took = Vec::new();
+                while !ended.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    work()?;
+                    took.push(began.elapsed().as_secs_f64() * 1e3);
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                Ok(took)
+            });
+            let longest = self.longest(started + phase);
+            ended.store(true, Ordering::Relaxed);
+            let took: Result<Vec<f64>> = worker.join().unwrap_or_else(|_| Ok(Vec::new()));
+            Ok((took?, longest?))
+        })
+    }
+
+    fn longest(&mut self, until: Instant) -> Result<Duration> {
+        let mut longest = Duration::ZERO;
+        self.last = Instant::now();
+        loop {
+            let gap = self.ask()?;
+            longest = longest.max(gap.unwrap_or_default());
+            if gap.is_some() && Instant::now() > until {
+                return Ok(longest);
+            }
+        }
+    }
+}
