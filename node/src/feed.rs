@@ -16,7 +16,8 @@ use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 
-use crate::fetch::{LaneBuffer, LaneStart, SourceFetcher};
+use crate::decode::Decoder;
+use crate::ingest::{LaneBuffer, LaneStart, ReadAhead, SourceFetcher};
 use crate::results::ResultsLog;
 use runner::Runner;
 pub use setup::{FeedPlan, SetupError};
@@ -90,11 +91,16 @@ impl Feed {
     ///
     /// # Errors
     /// What is wrong with its definition or its state on disk.
-    pub fn start(plan: FeedPlan, results: ResultsLog, hooks: Hooks) -> Result<Self, SetupError> {
+    pub fn start(
+        plan: FeedPlan,
+        read_ahead: &Arc<ReadAhead>,
+        results: ResultsLog,
+        hooks: Hooks,
+    ) -> Result<Self, SetupError> {
         let fetchers = plan
             .sources
             .iter()
-            .map(|source| SourceFetcher::start(source.clone(), &plan.fields, plan.lane_buffer))
+            .map(|source| SourceFetcher::start(source.clone(), read_ahead))
             .collect::<std::io::Result<Vec<_>>>()
             .map_err(SetupError::Thread)?;
         let lanes: Vec<_> = plan
@@ -112,6 +118,7 @@ impl Feed {
         let runner = Runner {
             id: plan.id,
             incarnations: plan.incarnations,
+            decoder: Decoder::new(&plan.fields),
             lanes: lanes.clone(),
             results,
             hooks,

@@ -15,7 +15,7 @@ use super::rows::{Format, RowPrinter, Stop};
 use super::table::Align;
 use crate::config::PipelineDefinition;
 use crate::decode::Decoder;
-use crate::source::files::FileChunk;
+use crate::source::Block;
 use input::Input;
 
 mod input;
@@ -130,6 +130,8 @@ struct Run<W: Write> {
     engine: FeedEngine,
     decoder: Decoder,
     lanes: Vec<Lane>,
+    /// Filled again and again.
+    block: Block,
     rows: RowPrinter<W>,
     row_count: u64,
     dead_letters: Option<BufWriter<File>>,
@@ -158,6 +160,7 @@ impl<W: Write> Run<W> {
             engine,
             decoder: Decoder::new(&definition.fields),
             lanes,
+            block: Block::default(),
             rows,
             row_count: 0,
             dead_letters,
@@ -188,8 +191,10 @@ impl<W: Write> Run<W> {
     /// writes only so many dead letters: ticks small enough let none be left out.
     fn take_turn(&mut self, index: usize) -> Result<(), Stop> {
         let mut batch = self.decoder.new_batch();
-        let chunk = self.lanes[index].input.read(CHUNK)?;
-        self.decode(index, &chunk, &mut batch);
+        let mut block = std::mem::take(&mut self.block);
+        self.lanes[index].input.read(&mut block, CHUNK)?;
+        self.decode(index, &block, &mut batch);
+        self.block = block;
         let mut from = 0;
         while from < batch.len() {
             let to = batch.len().min(from + MOST_PER_TICK);
@@ -202,12 +207,12 @@ impl<W: Write> Run<W> {
         Ok(())
     }
 
-    fn decode(&mut self, index: usize, chunk: &FileChunk, batch: &mut RecordBatch) {
+    fn decode(&mut self, index: usize, block: &Block, batch: &mut RecordBatch) {
         let lane = &mut self.lanes[index];
-        for line in chunk.lines() {
+        for line in block.records() {
             lane.lines += 1;
             self.decoder
-                .decode_into(batch, line.offset, None, Some(line.payload));
+                .decode_into(batch, line.offset, None, line.payload);
             let Some(meta) = batch.metas().last() else {
                 continue;
             };

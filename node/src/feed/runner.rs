@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use unisono_engine::record::RecordBatch;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_engine::spec::{LaneId, Timestamp};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 
 use super::{FeedCheckpoint, Hooks, Message, Shared, StreamHead, lock};
-use crate::fetch::{LaneBuffer, Part, TakeError};
+use crate::decode::Decoder;
+use crate::ingest::{LaneBuffer, Part, TakeError};
 use crate::results::{ResultsError, ResultsLog};
 
 /// How often a thread that waits for records looks whether it should stop.
@@ -20,6 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub(super) struct Runner {
     pub(super) id: FeedId,
     pub(super) incarnations: Vec<Incarnation>,
+    pub(super) decoder: Decoder,
     pub(super) lanes: Vec<Arc<LaneBuffer>>,
     pub(super) results: ResultsLog,
     pub(super) hooks: Hooks,
@@ -80,19 +83,15 @@ impl Runner {
         let mut taken = Vec::with_capacity(tick.moves.len());
         for step in &tick.moves {
             let lane = &self.lanes[step.lane as usize];
-            taken.push((
-                LaneId(step.lane),
-                self.take(lane, step.from, step.to, step.fingerprint)?,
-            ));
+            let parts = self.take(lane, step.from, step.to, step.fingerprint)?;
+            taken.push((LaneId(step.lane), self.decode(&parts)));
         }
         let at_end: Vec<LaneId> = tick.at_end.iter().copied().map(LaneId).collect();
         let outputs = {
             let mut engine = lock(&self.shared.engine);
             let mut open = engine.begin(Some(Timestamp(tick.agreed_ms)));
-            for (lane, parts) in &taken {
-                for (chunk, range) in parts {
-                    open.absorb(*lane, &chunk.batch, range.clone());
-                }
+            for (lane, batch) in &taken {
+                open.absorb(*lane, batch, 0..batch.len());
             }
             open.close(&at_end)
         };
@@ -107,6 +106,18 @@ impl Runner {
             (self.hooks.rows_ready)();
         }
         Ok(())
+    }
+
+    fn decode(&self, parts: &[Part]) -> RecordBatch {
+        let mut batch = self.decoder.new_batch();
+        for (block, range) in parts {
+            for record in range.clone().map(|index| block.record(index)) {
+                let append_time = record.append_time_ms.map(Timestamp);
+                self.decoder
+                    .decode_into(&mut batch, record.offset, append_time, record.payload);
+            }
+        }
+        batch
     }
 
     fn judge(error: &ResultsError) -> Halt {

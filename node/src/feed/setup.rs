@@ -7,7 +7,7 @@ use unisono_replication::machine::Machine;
 
 use super::lane_label;
 use crate::config::{FieldSet, NodeConfig, PipelineDefinition, SourceConfig, remap};
-use crate::fetch::LaneStart;
+use crate::ingest::LaneStart;
 
 /// All that a feed needs to start.
 pub struct FeedPlan {
@@ -19,8 +19,6 @@ pub struct FeedPlan {
     pub lanes: Vec<PlannedLane>,
     pub incarnations: Vec<Incarnation>,
     pub engine: FeedEngine,
-    /// Bytes of raw records that may wait in a lane.
-    pub lane_buffer: usize,
 }
 
 /// A lane and the index of its source.
@@ -111,7 +109,6 @@ impl FeedPlan {
                 engine
             }
         };
-        let lane_buffer = config.cluster.lane_buffer;
         Ok(Self {
             id,
             sources,
@@ -119,7 +116,6 @@ impl FeedPlan {
             lanes,
             incarnations,
             engine,
-            lane_buffer,
         })
     }
 }

@@ -19,7 +19,7 @@ pub use config::KafkaSinkConfig;
 pub use error::{PublishError, SinkError};
 pub use frontier::Frontier;
 
-use crate::source::kafka::context::ClientEvents;
+use crate::kafka::context::ClientEvents;
 use error::{is_fenced, is_refused};
 use fence::Pace;
 use frontier::{FrontierReader, ReadError};
@@ -65,7 +65,7 @@ impl KafkaSink {
     pub fn connect(config: &KafkaSinkConfig) -> Result<Self, SinkError> {
         let producer = config.producer()?;
         let reader: BaseConsumer<ClientEvents> = config
-            .reader()
+            .reader()?
             .create_with_context(ClientEvents::new(&config.frontier_topic))
             .map_err(|error| config.refused(&error))?;
         topics::ensure(config, &reader)?;
