@@ -15,6 +15,7 @@ use unisono_replication::{Position, Replica};
 use crate::config::NodeConfig;
 use crate::feed::{Feed, Hooks};
 use crate::ids::key_of;
+use crate::ingest::ReadAhead;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
 
@@ -23,6 +24,8 @@ pub struct Core {
     pub config: NodeConfig,
     pub replica: Replica,
     pub results: ResultsLog,
+    /// How much all feeds together may read ahead.
+    pub read_ahead: Arc<ReadAhead>,
     pub counters: Counters,
     pub reported: Reported,
     /// Why a pipeline of the config cannot be created at the moment; only the leader tries, so only it knows.
@@ -100,6 +103,7 @@ impl Core {
     ) -> (Arc<Self>, mpsc::Receiver<String>) {
         let (fatal, receiver) = mpsc::channel(8);
         let core = Self {
+            read_ahead: ReadAhead::new(config.cluster.read_ahead),
             config,
             replica,
             results,

@@ -17,8 +17,8 @@ use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Parcel};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan};
-use crate::fetch::LaneStart;
 use crate::threads::{Role, test_panic};
+use crate::ingest::LaneStart;
 
 /// How long the driver waits for an entry before it looks at requests.
 const WAIT: Duration = Duration::from_millis(20);
@@ -230,8 +230,10 @@ impl Driver {
     /// Starts a feed at the agreed state; its engine at `states`, which is the checkpoint of the same index.
     fn start_feed(&self, agreed: &mut Agreed, id: FeedId, states: &BTreeMap<FeedId, Vec<u8>>) {
         let state = states.get(&id).map(Vec::as_slice);
-        let feed = FeedPlan::new(&agreed.machine, id, state, &self.core.config)
-            .and_then(|plan| Feed::start(plan, self.core.results.clone(), self.core.hooks()));
+        let feed = FeedPlan::new(&agreed.machine, id, state, &self.core.config).and_then(|plan| {
+            let results = self.core.results.clone();
+            Feed::start(plan, &self.core.read_ahead, results, self.core.hooks())
+        });
         match feed {
             Ok(feed) => {
                 agreed.refused.remove(&id);

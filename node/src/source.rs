@@ -3,26 +3,17 @@
 //! A reader hands over raw records of its lanes in the order of their offsets. It never skips: where records are gone
 //! or other ones than before, it gives an error, and the feed stops with it.
 
+mod block;
 pub mod files;
-pub mod kafka;
-mod kafka_reader;
+mod kafka;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{SourceConfig, SourceKind};
+pub use block::{Block, HEAD_BYTES, Head, RawRecord};
 
-/// One record as it was read.
-#[derive(Clone, Copy, Debug)]
-pub struct RawRecord<'a> {
-    /// Its position in the lane.
-    pub offset: i64,
-    /// The position one past it: a cut may fall there.
-    pub next: i64,
-    /// When it was appended, in milliseconds since 1970, where the source knows it.
-    pub append_time_ms: Option<i64>,
-    /// `None`: a tombstone.
-    pub payload: Option<&'a [u8]>,
-}
+use crate::config::{SourceConfig, SourceKind};
+use crate::signal::Signal;
 
 /// Why a source cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,31 +46,43 @@ pub trait SourceReader: Send {
     /// As the lane's state is.
     fn open(&mut self, lane: &str, offset: i64) -> Result<usize, SourceError>;
 
-    /// Hands over records that are there already, up to about `max_bytes` of them; does not wait. Returns how many.
+    /// Appends records to `block` that are there already, until it weighs about `max_bytes` ([`Block::weight`]); does not
+    /// wait. Returns how many.
     ///
     /// # Errors
-    /// As the lane's state is.
-    fn poll(
+    /// As the lane's state is. What was appended before is good.
+    fn fill(
         &mut self,
         lane: usize,
+        block: &mut Block,
         max_bytes: usize,
-        on_record: &mut dyn FnMut(RawRecord<'_>),
     ) -> Result<usize, SourceError>;
 
-    /// Waits until some lane may have something, at most `timeout`.
+    /// Waits until some lane may have something, or the signal that it was opened with is raised; at most `timeout`.
     fn wait(&mut self, timeout: Duration);
 
     /// The lane's end offset, if all below it has been handed over: on fresh evidence only, never from silence.
     fn at_end(&mut self, lane: usize) -> Option<i64>;
 }
 
-/// Opens what reads a source. Does not wait for it to be in reach.
+/// Opens what reads a source. Does not wait for it to be in reach. A client that reads ahead by itself holds at most about
+/// `share` bytes of each lane. Raising `signal` ends a [`SourceReader::wait`].
 ///
 /// # Errors
 /// [`SourceError::Unavailable`] if even that is not possible.
-pub fn open(config: &SourceConfig) -> Result<Box<dyn SourceReader>, SourceError> {
+pub fn open(
+    config: &SourceConfig,
+    share: usize,
+    signal: &Arc<Signal>,
+) -> Result<Box<dyn SourceReader>, SourceError> {
     match &config.kind {
-        SourceKind::Kafka(kafka) => Ok(Box::new(kafka_reader::KafkaReader::connect(kafka)?)),
-        SourceKind::Files(files) => Ok(Box::new(files::FilesReader::new(files.clone()))),
+        SourceKind::Kafka(config) => {
+            let reader = kafka::KafkaReader::connect(config, share, signal)?;
+            Ok(Box::new(reader))
+        }
+        SourceKind::Files(config) => {
+            let reader = files::FilesReader::new(config.clone(), Arc::clone(signal));
+            Ok(Box::new(reader))
+        }
     }
 }

@@ -35,11 +35,11 @@ pub struct ClusterSettings {
     /// Entries of the agreed log that are kept below a checkpoint: a replica that was away for less is sent entries,
     /// not state.
     pub keep_log_entries: u64,
-    /// Bytes by which one tick moves a lane at most.
+    /// Bytes by which one tick moves a lane at most, each record's place counted in.
     pub tick_bytes: usize,
-    /// Bytes that are held decoded for one lane; at least `tick_bytes`, or a tick could wait for
-    /// ever.
-    pub lane_buffer: usize,
+    /// Bytes that this node may hold of records that were read and not taken in yet: of all lanes of all sources
+    /// together, what Kafka's client holds included.
+    pub read_ahead: usize,
 }
 
 /// What is kept of published rows.
@@ -120,14 +120,8 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
         .integer("keep_log_entries", 0..=i64::from(u32::MAX))
         .and_then(|entries| u64::try_from(entries).ok())
         .unwrap_or(20_000);
-    let tick_bytes = read_size(&mut section, "tick_bytes", 1 << 20);
-    let lane_buffer = read_size(&mut section, "lane_buffer", 16 << 20);
-    if lane_buffer < tick_bytes {
-        section.problem(
-            "lane_buffer",
-            "must be at least tick_bytes, or a tick could wait for ever",
-        );
-    }
+    let tick_bytes = read_size(&mut section, "tick_bytes", 8 << 20);
+    let read_ahead = read_size(&mut section, "read_ahead", 64 << 20);
     section.finish();
     Some(ClusterSettings {
         peers,
@@ -138,7 +132,7 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
         checkpoint_interval,
         keep_log_entries,
         tick_bytes,
-        lane_buffer,
+        read_ahead,
     })
 }
 
@@ -165,7 +159,7 @@ fn positive(section: &mut Section<'_>, key: &'static str, default: Duration) -> 
     }
 }
 
-/// Sizes of buffers: 4 KiB holds a record, and beyond 1 GiB a batch's positions end.
+/// Sizes of buffers: 4 KiB holds a record, and beyond 1 GiB a block's positions end.
 fn read_size(section: &mut Section<'_>, key: &'static str, default: usize) -> usize {
     match section.bytes(key).map(usize::try_from) {
         None => default,

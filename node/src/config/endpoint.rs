@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::name::check_name;
-use super::properties::{Properties, fixed_for_sinks, fixed_for_sources};
+use super::properties::Properties;
 use super::section::Section;
+use crate::kafka::properties::{fixed_for_sinks, fixed_for_sources};
 
 /// A stream of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,10 +239,7 @@ fn read_topic(section: &mut Section<'_>, key: &'static str, required: bool) -> O
     })
 }
 
-fn read_properties(
-    section: &mut Section<'_>,
-    fixed: fn(&str) -> Option<&'static str>,
-) -> Properties {
+fn read_properties(section: &mut Section<'_>, fixed: fn(&str) -> Option<String>) -> Properties {
     let Some(table) = section.table("properties") else {
         return Properties::default();
     };

@@ -1,5 +1,6 @@
 //! Creating what the config names and the agreed log does not know yet: feeds, then their pipelines.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use unisono_replication::command::{
@@ -145,7 +146,8 @@ fn source_entry(source: &SourceConfig) -> SourceEntry {
 fn lanes(sources: &[SourceConfig]) -> Result<Vec<LaneEntry>, SourceError> {
     let mut lanes = Vec::new();
     for (index, config) in (0_u32..).zip(sources) {
-        let mut reader = source::open(config)?;
+        // Nothing is read by it: it only asks.
+        let mut reader = source::open(config, 0, &Arc::default())?;
         for name in reader.lanes()? {
             let start = reader.start(&name)?;
             lanes.push(LaneEntry {

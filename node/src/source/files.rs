@@ -7,19 +7,21 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::Block;
 use crate::config::matches_pattern;
 
 mod lines;
 mod reader;
 
-pub use lines::{FileChunk, FileLine, LineSplitter, MAX_LINE};
+pub use lines::{LineSplitter, MAX_LINE};
 pub use reader::FilesReader;
 
 /// Bytes of one read.
-const BLOCK: usize = 256 << 10;
+const READ: usize = 64 << 10;
 
 /// Why a lane cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -78,7 +80,9 @@ pub struct FileLane {
     /// Device and inode: which file it is, whatever its name.
     identity: (u64, u64),
     splitter: LineSplitter,
-    block: Vec<u8>,
+    buffer: Vec<u8>,
+    /// The part of the buffer that was not split into lines yet.
+    unsplit: Range<usize>,
     at_end: bool,
 }
 
@@ -121,28 +125,40 @@ impl FileLane {
             file,
             identity: (metadata.dev(), metadata.ino()),
             splitter: LineSplitter::new(from_offset),
-            block: vec![0; BLOCK],
+            buffer: vec![0; READ],
+            unsplit: 0..0,
             at_end: false,
         })
     }
 
-    /// Reads on until about `max_bytes` of complete lines are there, or the file ends. An empty
-    /// chunk means that there is no complete line beyond the last one.
+    /// Appends complete lines to `block` until it weighs `max_weight`, or the file ends. Gives how many; none means that
+    /// there is no complete line beyond the last one.
     ///
     /// # Errors
     /// The file cannot be read, was cut short, or was replaced.
-    pub fn read(&mut self, max_bytes: usize) -> Result<FileChunk, FileLaneError> {
-        let mut chunk = FileChunk::default();
+    pub fn read(&mut self, block: &mut Block, max_weight: usize) -> Result<usize, FileLaneError> {
+        let before = block.len();
         self.at_end = false;
-        while chunk.byte_len() < max_bytes {
-            let wanted = (max_bytes - chunk.byte_len()).clamp(1, BLOCK);
-            match self.file.read(&mut self.block[..wanted]) {
-                Ok(0) => {
-                    self.check_end()?;
-                    self.at_end = true;
-                    break;
+        while block.weight() < max_weight {
+            if self.unsplit.is_empty() && !self.read_on()? {
+                self.at_end = true;
+                break;
+            }
+            let bytes = &self.buffer[self.unsplit.clone()];
+            self.unsplit.start += self.splitter.feed(bytes, block, max_weight);
+        }
+        Ok(block.len() - before)
+    }
+
+    /// Reads the next bytes; `false` at the file's end.
+    fn read_on(&mut self) -> Result<bool, FileLaneError> {
+        loop {
+            match self.file.read(&mut self.buffer) {
+                Ok(0) => return self.check_end().map(|()| false),
+                Ok(count) => {
+                    self.unsplit = 0..count;
+                    return Ok(true);
                 }
-                Ok(count) => self.splitter.feed(&self.block[..count], &mut chunk),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     return Err(FileLaneError::Io {
@@ -152,13 +168,12 @@ impl FileLane {
                 }
             }
         }
-        Ok(chunk)
     }
 
     /// Gives the unfinished last line as if it were complete: for files that nobody writes any
     /// more.
-    pub fn finish(&mut self, chunk: &mut FileChunk) {
-        self.splitter.finish(chunk);
+    pub fn finish(&mut self, block: &mut Block) {
+        self.splitter.finish(block);
     }
 
     /// Whether the last [`FileLane::read`] came to the file's end.

@@ -1,334 +1,155 @@
-//! Reads all partitions of a Kafka topic: assigned by hand, no consumer group, one bounded queue for each lane.
-//!
-//! A lane that is not polled fills its queue and holds back only itself. Nothing is ever skipped: an offset that the
-//! broker does not have, a log that was cut, a topic that was made again are errors.
+//! A topic as a source: a lane for each partition.
 
-mod config;
-pub(crate) mod context;
-mod error;
-mod evidence;
-mod lane;
-mod signal;
-
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::{Message, Offset, TopicPartitionList};
+use super::{Block, HEAD_BYTES, SourceError, SourceReader};
+use crate::config::{self, StartAt};
+use crate::kafka::source::{KafkaSource, KafkaSourceConfig, KafkaSourceError};
+use crate::signal::Signal;
 
-pub(crate) use config::connection;
-pub use config::{FIXED, KafkaSourceConfig};
-pub use error::KafkaSourceError;
+/// How long a question to the broker may take.
+const ASK: Duration = Duration::from_secs(2);
+/// What a record is taken to weigh as long as none was seen.
+const FIRST_GUESS: usize = 1024;
 
-use context::ClientEvents;
-use error::Place;
-use evidence::Evidence;
-use lane::{Lane, Limits, Stray};
-use signal::Signal;
-
-/// One record as it lies in the client's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawRecord<'a> {
-    /// Its offset in the partition.
-    pub offset: i64,
-    /// When it was appended, by the broker's or the producer's clock as the topic is set; milliseconds since 1970.
-    pub append_time: Option<i64>,
-    /// `None` for a tombstone.
-    pub payload: Option<&'a [u8]>,
+pub(super) struct KafkaReader {
+    source: KafkaSource,
+    start: StartAt,
+    lanes: Vec<OpenLane>,
+    /// So many of the lanes are assigned; the others were opened since.
+    assigned: usize,
 }
 
-/// Reads the partitions of one topic. Blocking; made for one thread.
-pub struct KafkaSource {
-    config: KafkaSourceConfig,
-    // Before the consumer: queues are closed before the client is.
-    lanes: BTreeMap<i32, Lane>,
-    consumer: Arc<BaseConsumer<ClientEvents>>,
-    evidence: Evidence,
-    signal: Arc<Signal>,
-    strays: Vec<Stray>,
-    /// Some lane was left with records at the last poll, because a limit was reached.
-    unfinished: bool,
+struct OpenLane {
+    partition: i32,
+    /// Where reading begins.
+    start: i64,
+    /// What a record of the lane weighs, by the last ones: a limit of bytes is one of records for the client.
+    record_weight: usize,
 }
 
-impl KafkaSource {
-    /// Sets up the clients. No broker is needed yet: the first question to it is [`Self::partitions`].
-    ///
-    /// # Errors
-    /// [`KafkaSourceError::Property`] if the configuration is wrong.
-    pub fn connect(config: &KafkaSourceConfig) -> Result<Self, KafkaSourceError> {
-        let refused = |error: KafkaError| config.refused(&error);
-        let signal = Arc::new(Signal::default());
-        let mut consumer: BaseConsumer<ClientEvents> = config
-            .reader()?
-            .create_with_context(ClientEvents::new(&config.topic))
-            .map_err(refused)?;
-        let on_event = Arc::clone(&signal);
-        consumer.set_nonempty_callback(move || on_event.raise());
-        let watcher: BaseConsumer<ClientEvents> = config
-            .watcher()?
-            .create_with_context(ClientEvents::new(&config.topic))
-            .map_err(refused)?;
-        let evidence =
-            Evidence::start(watcher, &config.topic).map_err(|error| KafkaSourceError::Fatal {
-                topic: config.topic.clone(),
-                partition: 0,
-                offset: 0,
-                reason: format!("could not start a thread: {error}"),
-            })?;
+impl KafkaReader {
+    pub(super) fn connect(
+        config: &config::KafkaSource,
+        share: usize,
+        signal: &Arc<Signal>,
+    ) -> Result<Self, SourceError> {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let told = KafkaSourceConfig {
+            brokers: config.brokers.clone(),
+            topic: config.topic.clone(),
+            read_ahead: share,
+            properties: config.properties.iter().map(owned).collect(),
+        };
+        let source = KafkaSource::connect(&told, signal);
         Ok(Self {
-            config: config.clone(),
-            lanes: BTreeMap::new(),
-            consumer: Arc::new(consumer),
-            evidence,
-            signal,
-            strays: Vec::new(),
-            unfinished: false,
+            source: source.map_err(|error| judge(0, error))?,
+            start: config.start,
+            lanes: Vec::new(),
+            assigned: 0,
+        })
+    }
+}
+
+impl KafkaReader {
+    /// Assigns the lanes that were opened since the last time. Those that are read already go on undisturbed: librdkafka
+    /// gives up what it has fetched of a partition that is assigned again, and aborts if that happens in haste.
+    fn assign(&mut self, asked: usize) -> Result<(), SourceError> {
+        let new = self.lanes[self.assigned..].iter();
+        let new: Vec<_> = new.map(|lane| (lane.partition, lane.start)).collect();
+        let assigned = match self.assigned {
+            _ if new.is_empty() => return Ok(()),
+            0 => self.source.assign(&new),
+            _ => self.source.add(&new),
+        };
+        let partition = self.lanes[asked].partition;
+        assigned.map_err(|error| judge(partition, error))?;
+        self.assigned = self.lanes.len();
+        Ok(())
+    }
+}
+
+impl SourceReader for KafkaReader {
+    fn lanes(&mut self) -> Result<Vec<String>, SourceError> {
+        let partitions = self.source.partitions(ASK).map_err(unavailable)?;
+        Ok(partitions.iter().map(ToString::to_string).collect())
+    }
+
+    fn start(&mut self, lane: &str) -> Result<i64, SourceError> {
+        let (low, end) = self
+            .source
+            .bounds(partition(lane)?, ASK)
+            .map_err(unavailable)?;
+        Ok(match self.start {
+            StartAt::Earliest => low,
+            StartAt::Latest => end,
         })
     }
 
-    /// Asks the broker which partitions the topic has, in order. Waits at most `timeout`.
-    ///
-    /// # Errors
-    /// [`KafkaSourceError::Unreachable`] or [`KafkaSourceError::TopicMissing`].
-    pub fn partitions(&self, timeout: Duration) -> Result<Vec<i32>, KafkaSourceError> {
-        let place = self.place(0, 0);
-        let metadata = self
-            .consumer
-            .fetch_metadata(Some(&self.config.topic), timeout)
-            .map_err(|error| place.judge_call(&error))?;
-        let topic = metadata
-            .topics()
-            .iter()
-            .find(|topic| topic.name() == self.config.topic);
-        let Some(topic) = topic else {
-            return Err(place.judge_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
-        };
-        if let Some(error) = topic.error() {
-            return Err(place.judge_call(&KafkaError::MetadataFetch(error.into())));
-        }
-        let mut partitions: Vec<i32> = topic.partitions().iter().map(|p| p.id()).collect();
-        partitions.sort_unstable();
-        if partitions.is_empty() {
-            return Err(place.judge_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
-        }
-        Ok(partitions)
+    fn open(&mut self, lane: &str, offset: i64) -> Result<usize, SourceError> {
+        self.lanes.push(OpenLane {
+            partition: partition(lane)?,
+            start: offset,
+            record_weight: FIRST_GUESS,
+        });
+        Ok(self.lanes.len() - 1)
     }
 
-    /// The partition's first offset, and the offset one past the last record that can be read: an open transaction
-    /// and what follows it do not count. Waits at most `timeout`.
-    ///
-    /// # Errors
-    /// [`KafkaSourceError::Unreachable`] or [`KafkaSourceError::TopicMissing`].
-    pub fn bounds(
-        &self,
-        partition: i32,
-        timeout: Duration,
-    ) -> Result<(i64, i64), KafkaSourceError> {
-        self.consumer
-            .fetch_watermarks(&self.config.topic, partition, timeout)
-            .map_err(|error| self.place(partition, 0).judge_call(&error))
-    }
-
-    /// Reads these partitions, each from its offset on, and no others: also to go back. What was read ahead is given up;
-    /// errors of lanes are forgotten.
-    ///
-    /// # Errors
-    /// [`KafkaSourceError::Fatal`] if librdkafka refuses, for example a negative offset.
-    pub fn assign(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
-        self.lanes.clear();
-        let list = self.list(lanes)?;
-        let refused = |error: KafkaError| self.place(-1, -1).judge_lane(&error);
-        self.consumer.assign(&list).map_err(refused)?;
-        self.strays.clear();
-        self.take_queues(lanes)
-    }
-
-    /// Reads these partitions too; the others go on as they are.
-    ///
-    /// # Errors
-    /// As [`Self::assign`].
-    pub fn add(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
-        let list = self.list(lanes)?;
-        let refused = |error: KafkaError| self.place(-1, -1).judge_lane(&error);
-        self.consumer.incremental_assign(&list).map_err(refused)?;
-        self.take_queues(lanes)
-    }
-
-    fn list(&self, lanes: &[(i32, i64)]) -> Result<TopicPartitionList, KafkaSourceError> {
-        let mut list = TopicPartitionList::with_capacity(lanes.len());
-        for &(partition, offset) in lanes {
-            list.add_partition_offset(&self.config.topic, partition, Offset::Offset(offset))
-                .map_err(|error| self.place(partition, offset).judge_lane(&error))?;
-        }
-        Ok(list)
-    }
-
-    /// Gives each of the lanes, which were assigned just now, a queue of its own: at once, since what is fetched before
-    /// goes to the common queue (`strays`).
-    fn take_queues(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
-        for &(partition, offset) in lanes {
-            let queue = self
-                .consumer
-                .split_partition_queue(&self.config.topic, partition);
-            let Some(queue) = queue else {
-                let unknown = KafkaError::MessageConsumption(Code::UnknownPartition);
-                return Err(self.place(partition, offset).judge_lane(&unknown));
-            };
-            let lane = Lane::new(queue, offset, &self.signal);
-            self.lanes.insert(partition, lane);
-        }
-        let positions = self.lanes.iter();
-        let positions: Vec<_> = positions
-            .map(|(&partition, lane)| (partition, lane.progress.position))
-            .collect();
-        self.evidence.assign(&positions);
-        self.signal.raise();
-        Ok(())
-    }
-
-    /// Hands over the records that one lane has in memory, at most `max_records`, and none after their payloads have
-    /// reached `max_bytes` bytes. Does not wait. Gives the number of records.
-    ///
-    /// # Errors
-    /// Whatever it is, the lane gives nothing more until it is assigned anew, and the same error again. A broker that
-    /// is down is no error: there is just nothing.
-    pub fn poll(
+    fn fill(
         &mut self,
-        partition: i32,
-        max_records: usize,
+        lane: usize,
+        block: &mut Block,
         max_bytes: usize,
-        on_record: &mut dyn FnMut(RawRecord<'_>),
-    ) -> Result<usize, KafkaSourceError> {
-        let Some(mut lane) = self.lanes.remove(&partition) else {
-            let unknown = KafkaError::MessageConsumption(Code::UnknownPartition);
-            return Err(self.place(partition, -1).judge_lane(&unknown));
-        };
-        let given = match lane.failed.clone() {
-            Some(error) => Err(error),
-            None => self.poll_lane(partition, &mut lane, (max_records, max_bytes), on_record),
-        };
-        if let Err(error) = &given {
-            lane.failed = Some(error.clone());
+    ) -> Result<usize, SourceError> {
+        self.assign(lane)?;
+        let open = &mut self.lanes[lane];
+        let before = block.weight();
+        let most = max_bytes.saturating_sub(before) / open.record_weight;
+        let read = self.source.poll(open.partition, most, |record| {
+            let next = record.offset + 1;
+            block.push(record.offset, next, record.append_time, record.payload);
+        });
+        let read = read.map_err(|error| judge(open.partition, error))?;
+        if let Some(weight) = (block.weight() - before).checked_div(read) {
+            open.record_weight = weight.max(HEAD_BYTES);
         }
-        self.lanes.insert(partition, lane);
-        given
+        Ok(read)
     }
 
-    fn poll_lane(
-        &mut self,
-        partition: i32,
-        lane: &mut Lane,
-        (records, bytes): (usize, usize),
-        on_record: &mut dyn FnMut(RawRecord<'_>),
-    ) -> Result<usize, KafkaSourceError> {
-        lane.quiet_until_told();
-        let mut limits = Limits { records, bytes };
-        let mut polled = lane.take(&mut limits, self.consumer.context());
-        // Only now, with the records in hand: the word that the topic is another one was said before they came, and
-        // what went to the common queue came before them.
-        self.serve(partition)?;
-        let mut given = 0;
-        for stray in self
-            .strays
-            .extract_if(.., |stray| stray.partition == partition)
-        {
-            given += usize::from(polled.progress.give(stray.record(), on_record));
-        }
-        for message in &polled.messages {
-            let record = RawRecord {
-                offset: message.offset(),
-                append_time: message.timestamp().to_millis(),
-                payload: message.payload(),
-            };
-            given += usize::from(polled.progress.give(record, on_record));
-        }
-        polled.progress.finish(polled.end);
-        let (progress, error, more) = (polled.progress, polled.error.take(), polled.more);
-        drop(polled.messages);
-        lane.progress = progress;
-        if more {
-            lane.has_more();
-            self.unfinished = true;
-        }
-        if given > 0 {
-            self.consumer.context().reached();
-        }
-        let position = lane.progress.position;
-        let error = error.and_then(|error| self.place(partition, position).judge(&error));
-        if let Some(error) = error {
-            return Err(error);
-        }
-        // Also without an end: a lane whose log was cut may never hear of one.
-        let quiet = given == 0 && !more;
-        match self.evidence.tell(partition, position, quiet) {
-            Some(end) => Err(KafkaSourceError::Truncated {
-                topic: self.config.topic.clone(),
-                partition,
-                position,
-                end,
-            }),
-            None => Ok(given),
-        }
+    fn wait(&mut self, timeout: Duration) {
+        self.source.wait(timeout);
     }
 
-    /// Waits until some lane may have something to poll, at most `timeout`. Returns at once if a poll since the last
-    /// wait stopped at its limits.
-    pub fn wait(&mut self, timeout: Duration) {
-        if std::mem::take(&mut self.unfinished) {
-            return;
-        }
-        // Errors here are those of the whole topic, and the next poll of a lane tells them.
-        let _ = self.serve(-1);
-        self.signal.wait(timeout);
+    fn at_end(&mut self, lane: usize) -> Option<i64> {
+        self.source.at_end(self.lanes.get(lane)?.partition)
     }
+}
 
-    /// The end of the lane's log, if everything up to it was read and nothing more is there: on the broker's own word,
-    /// less than two seconds old. `None` whenever that is not certain: records in hand, a backlog, a broker that does
-    /// not answer.
-    ///
-    /// A transaction that is open in the partition also means `None`: its records were appended, and when it is
-    /// committed they can be read. Until then time must not pass for the lane as if nothing were there.
-    #[must_use]
-    pub fn at_end(&self, partition: i32) -> Option<i64> {
-        let lane = self.lanes.get(&partition)?;
-        let reached = lane.reached_end()?;
-        (self.evidence.end(partition) == Some(reached)).then_some(reached)
-    }
+fn partition(lane: &str) -> Result<i32, SourceError> {
+    lane.parse().map_err(|_| SourceError::Lane {
+        lane: lane.to_owned(),
+        message: "is not a partition's number".to_owned(),
+    })
+}
 
-    /// Empties the common queue: errors, log lines, and records that came before a lane had its queue.
-    fn serve(&mut self, partition: i32) -> Result<(), KafkaSourceError> {
-        let events = Arc::clone(self.consumer.context());
-        loop {
-            let served = events.served();
-            match self.consumer.poll(Duration::ZERO) {
-                Some(Ok(message)) => self.strays.push(Stray::new(&message)),
-                // Ends and errors of partitions come by the lanes' queues.
-                Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
-                    let error = KafkaError::MessageConsumptionFatal(code);
-                    return Err(self.place(partition, -1).judge_lane(&error));
-                }
-                Some(Err(_)) => {}
-                None if events.served() == served => break,
-                None => {}
-            }
-        }
-        match events.recreated() {
-            Some(change) => Err(KafkaSourceError::TopicRecreated {
-                topic: self.config.topic.clone(),
-                change,
-            }),
-            None => Ok(()),
-        }
-    }
+#[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
+fn unavailable(error: KafkaSourceError) -> SourceError {
+    SourceError::Unavailable(error.to_string())
+}
 
-    fn place(&self, partition: i32, offset: i64) -> Place<'_> {
-        Place {
-            topic: &self.config.topic,
-            brokers: &self.config.brokers,
-            partition,
-            offset,
+fn judge(partition: i32, error: KafkaSourceError) -> SourceError {
+    match error {
+        KafkaSourceError::Property { .. } | KafkaSourceError::Unreachable { .. } => {
+            unavailable(error)
         }
+        KafkaSourceError::TopicMissing { .. }
+        | KafkaSourceError::OffsetOutOfRange { .. }
+        | KafkaSourceError::Truncated { .. }
+        | KafkaSourceError::TopicRecreated { .. }
+        | KafkaSourceError::Fatal { .. } => SourceError::Lane {
+            lane: partition.to_string(),
+            message: error.to_string(),
+        },
     }
 }

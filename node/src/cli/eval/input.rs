@@ -6,9 +6,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
-use crate::source::files::{FileChunk, FileLane, LineSplitter};
+use crate::source::Block;
+use crate::source::files::{FileLane, LineSplitter};
 
-const BLOCK: usize = 64 << 10;
+const READ: usize = 64 << 10;
 const GZIP: &[u8] = b"\x1f\x8b";
 
 /// One lane's input.
@@ -26,6 +27,7 @@ enum Lines {
     Stream {
         from: Box<dyn Read>,
         splitter: LineSplitter,
+        buffer: Vec<u8>,
     },
 }
 
@@ -87,30 +89,33 @@ impl Input {
         self.looks_compressed
     }
 
-    /// The next lines, about `max_bytes`; at the end of the input, its last line counts without a
+    /// Fills the block with the next lines, about `max_bytes`; at the end of the input, its last line counts without a
     /// newline too.
-    pub fn read(&mut self, max_bytes: usize) -> Result<FileChunk, CliError> {
-        let mut chunk;
+    pub fn read(&mut self, block: &mut Block, max_bytes: usize) -> Result<(), CliError> {
+        block.clear();
         match &mut self.lines {
             Lines::File(lane) => {
-                chunk = lane
-                    .read(max_bytes)
+                lane.read(block, max_bytes)
                     .map_err(|e| CliError::failure(e.to_string()))?;
                 if lane.at_end() {
-                    lane.finish(&mut chunk);
+                    lane.finish(block);
                     self.ended = true;
                 }
             }
-            Lines::Stream { from, splitter } => {
-                chunk = FileChunk::default();
-                let mut block = vec![0; BLOCK];
-                while chunk.byte_len() < max_bytes && !self.ended {
-                    match from.read(&mut block) {
+            Lines::Stream {
+                from,
+                splitter,
+                buffer,
+            } => {
+                while block.weight() < max_bytes && !self.ended {
+                    match from.read(buffer) {
                         Ok(0) => {
-                            splitter.finish(&mut chunk);
+                            splitter.finish(block);
                             self.ended = true;
                         }
-                        Ok(count) => splitter.feed(&block[..count], &mut chunk),
+                        Ok(count) => {
+                            splitter.feed(&buffer[..count], block, usize::MAX);
+                        }
                         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                         Err(error) => {
                             let message = format!("cannot read {}: {error}", self.label);
@@ -120,10 +125,11 @@ impl Input {
                 }
             }
         }
-        let first = chunk.lines().next();
-        self.looks_compressed |=
-            first.is_some_and(|line| line.offset == 0 && line.payload.starts_with(GZIP));
-        Ok(chunk)
+        let first = block.records().next();
+        self.looks_compressed |= first.is_some_and(|line| {
+            line.offset == 0 && line.payload.is_some_and(|bytes| bytes.starts_with(GZIP))
+        });
+        Ok(())
     }
 }
 
@@ -132,6 +138,7 @@ impl Lines {
         Self::Stream {
             from: Box::new(from),
             splitter: LineSplitter::new(0),
+            buffer: vec![0; READ],
         }
     }
 }

@@ -49,7 +49,8 @@ fn a_node_config_means_what_it_says() {
     assert!(config.data_dir.ends_with("data/1") && config.data_dir.is_absolute());
     assert_eq!(config.cluster.peers.len(), 3);
     assert_eq!(config.cluster.heartbeat, Duration::from_millis(20));
-    assert_eq!(config.cluster.tick_bytes, 1 << 20);
+    assert_eq!(config.cluster.tick_bytes, 8 << 20);
+    assert_eq!(config.cluster.read_ahead, 64 << 20);
     assert_eq!(config.pipelines.len(), 1);
     let SourceKind::Kafka(kafka) = &config.sources[0].kind else {
         panic!("not kafka")
@@ -188,8 +189,8 @@ fn what_does_not_fit_together_is_refused() {
     );
     refused(
         "[cluster]",
-        "[cluster]\nlane_buffer = \"64KiB\"",
-        "lane_buffer: must be at least tick_bytes",
+        "[cluster]\nread_ahead = \"2GiB\"",
+        "read_ahead: must be 4KiB to 1GiB",
     );
     refused(
         "topic = \"orders_stats\"",

@@ -20,7 +20,7 @@ pub use error::SinkError;
 
 use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
 use crate::config::{SinkConfig, SinkKind};
-use crate::source::kafka::context::ClientEvents;
+use crate::kafka::context::ClientEvents;
 use error::{is_fenced, is_refused};
 use fence::Pace;
 use frontier::{FrontierReader, ReadError};
@@ -52,7 +52,7 @@ impl KafkaSink {
     pub fn connect(config: &KafkaSinkConfig) -> Result<Self, SinkError> {
         let producer = config.producer()?;
         let reader: BaseConsumer<ClientEvents> = config
-            .reader()
+            .reader()?
             .create_with_context(ClientEvents::new(&config.frontier_topic))
             .map_err(|error| config.refused(&error))?;
         topics::ensure(config, &reader)?;

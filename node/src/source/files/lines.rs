@@ -1,78 +1,10 @@
 //! Bytes into lines, with their positions.
 
-use std::ops::Range;
+use crate::source::Block;
 
 /// Longest line in bytes. Of a longer one only that much is given, so that it is no JSON and
 /// becomes a dead letter: one line must not take all memory.
 pub const MAX_LINE: usize = 1 << 20;
-
-/// Lines in the order of their offsets.
-#[derive(Debug, Default)]
-pub struct FileChunk {
-    bytes: Vec<u8>,
-    lines: Vec<Span>,
-}
-
-#[derive(Clone, Debug)]
-struct Span {
-    offset: i64,
-    end: i64,
-    bytes: Range<usize>,
-}
-
-/// One line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileLine<'a> {
-    /// Where the line starts in its file.
-    pub offset: i64,
-    /// Where the next one starts.
-    pub end: i64,
-    /// The line without its newline.
-    pub payload: &'a [u8],
-}
-
-impl FileChunk {
-    /// The lines in order.
-    pub fn lines(&self) -> impl Iterator<Item = FileLine<'_>> {
-        self.lines.iter().map(|line| FileLine {
-            offset: line.offset,
-            end: line.end,
-            payload: &self.bytes[line.bytes.clone()],
-        })
-    }
-
-    /// Number of lines.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.lines.len()
-    }
-
-    /// Whether there is no line.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// Bytes of all lines, without newlines.
-    #[must_use]
-    pub fn byte_len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    fn push(&mut self, offset: u64, end: u64, parts: [&[u8]; 2]) {
-        let start = self.bytes.len();
-        for part in parts {
-            let room = MAX_LINE - (self.bytes.len() - start);
-            self.bytes.extend_from_slice(&part[..part.len().min(room)]);
-        }
-        let bytes = start..self.bytes.len();
-        self.lines.push(Span {
-            offset: signed(offset),
-            end: signed(end),
-            bytes,
-        });
-    }
-}
 
 /// No file is longer than that.
 fn signed(position: u64) -> i64 {
@@ -101,30 +33,48 @@ impl LineSplitter {
         }
     }
 
-    /// Takes the next bytes; lines that they complete go to `chunk`.
-    pub fn feed(&mut self, block: &[u8], chunk: &mut FileChunk) {
+    /// Takes the next bytes; lines that they complete go to `block`, until it weighs `max_weight`. Gives how many bytes
+    /// were taken.
+    pub fn feed(&mut self, bytes: &[u8], block: &mut Block, max_weight: usize) -> usize {
         let mut start = 0;
-        for newline in memchr::memchr_iter(b'\n', block) {
-            let end = self.read_to + newline as u64 + 1;
-            chunk.push(self.position, end, [&self.pending, &block[start..newline]]);
-            self.pending.clear();
-            self.position = end;
+        for newline in memchr::memchr_iter(b'\n', bytes) {
+            self.read_to += (newline + 1 - start) as u64;
+            self.complete(&bytes[start..newline], block);
             start = newline + 1;
+            if block.weight() >= max_weight {
+                return start;
+            }
         }
-        let room = MAX_LINE - self.pending.len();
-        let rest = &block[start..];
-        self.pending
-            .extend_from_slice(&rest[..rest.len().min(room)]);
-        self.read_to += block.len() as u64;
+        let rest = &bytes[start..];
+        self.keep(rest);
+        self.read_to += rest.len() as u64;
+        bytes.len()
     }
 
     /// The stream has ended: what is left is a line too.
-    pub fn finish(&mut self, chunk: &mut FileChunk) {
+    pub fn finish(&mut self, block: &mut Block) {
         if self.read_to > self.position {
-            chunk.push(self.position, self.read_to, [&self.pending, &[]]);
-            self.pending.clear();
-            self.position = self.read_to;
+            self.complete(&[], block);
         }
+    }
+
+    /// Gives the line that ends where the stream was read to, after its last bytes.
+    fn complete(&mut self, last: &[u8], block: &mut Block) {
+        let (offset, next) = (signed(self.position), signed(self.read_to));
+        if self.pending.is_empty() {
+            block.push(offset, next, None, Some(&last[..last.len().min(MAX_LINE)]));
+        } else {
+            self.keep(last);
+            block.push(offset, next, None, Some(&self.pending));
+            self.pending.clear();
+        }
+        self.position = self.read_to;
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = MAX_LINE - self.pending.len();
+        self.pending
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     /// Where the line starts whose end was not seen yet.
@@ -144,17 +94,28 @@ impl LineSplitter {
 mod tests {
     use super::*;
 
-    fn split(blocks: &[&[u8]]) -> Vec<(i64, i64, Vec<u8>)> {
+    fn split(parts: &[&[u8]]) -> Vec<(i64, i64, Vec<u8>)> {
+        split_into_blocks_of(usize::MAX, parts)
+    }
+
+    fn split_into_blocks_of(weight: usize, parts: &[&[u8]]) -> Vec<(i64, i64, Vec<u8>)> {
         let mut splitter = LineSplitter::new(0);
-        let mut chunk = FileChunk::default();
-        for block in blocks {
-            splitter.feed(block, &mut chunk);
+        let (mut block, mut lines) = (Block::default(), Vec::new());
+        let line = |record: crate::source::RawRecord<'_>| {
+            let payload = record.payload.unwrap_or_default();
+            (record.offset, record.next, payload.to_vec())
+        };
+        for mut part in parts.iter().copied() {
+            while !part.is_empty() {
+                let taken = splitter.feed(part, &mut block, weight);
+                part = &part[taken..];
+                lines.extend(block.records().map(line));
+                block.clear();
+            }
         }
-        splitter.finish(&mut chunk);
-        chunk
-            .lines()
-            .map(|line| (line.offset, line.end, line.payload.to_vec()))
-            .collect()
+        splitter.finish(&mut block);
+        lines.extend(block.records().map(line));
+        lines
     }
 
     #[test]
@@ -176,6 +137,9 @@ mod tests {
         }
         let single: Vec<&[u8]> = text.chunks(1).collect();
         assert_eq!(split(&single), whole);
+        for weight in [1, 50, 100] {
+            assert_eq!(split_into_blocks_of(weight, &[text]), whole, "{weight}");
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! A directory of files as a source.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{FileLane, FileLaneError, list_files};
 use crate::config::FilesSource;
-use crate::source::{RawRecord, SourceError, SourceReader};
+use crate::signal::Signal;
+use crate::source::{Block, SourceError, SourceReader};
 
 /// How often files are looked at while nothing new is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -15,14 +17,16 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 pub struct FilesReader {
     source: FilesSource,
     lanes: Vec<FileLane>,
+    signal: Arc<Signal>,
 }
 
 impl FilesReader {
-    /// A reader that has opened nothing yet.
+    /// A reader that has opened nothing yet. Raising the signal ends its waiting.
     #[must_use]
-    pub fn new(source: FilesSource) -> Self {
+    pub fn new(source: FilesSource, signal: Arc<Signal>) -> Self {
         Self {
             source,
+            signal,
             lanes: Vec::new(),
         }
     }
@@ -61,35 +65,24 @@ impl SourceReader for FilesReader {
         Ok(self.lanes.len() - 1)
     }
 
-    fn poll(
+    fn fill(
         &mut self,
         lane: usize,
+        block: &mut Block,
         max_bytes: usize,
-        on_record: &mut dyn FnMut(RawRecord<'_>),
     ) -> Result<usize, SourceError> {
         let lane = self.lane(lane)?;
-        let chunk = lane
-            .read(max_bytes)
-            .map_err(|error| fault(&label(lane), error))?;
-        for line in chunk.lines() {
-            on_record(RawRecord {
-                offset: line.offset,
-                next: line.end,
-                append_time_ms: None,
-                payload: Some(line.payload),
-            });
-        }
-        Ok(chunk.len())
+        lane.read(block, max_bytes)
+            .map_err(|error| fault(&label(lane), error))
     }
 
     fn wait(&mut self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         while !self.lanes.iter().any(FileLane::has_more) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.signal.wait(left.min(LOOK_INTERVAL)) {
                 return;
             }
-            std::thread::sleep(left.min(LOOK_INTERVAL));
         }
     }
 
@@ -131,19 +124,16 @@ mod tests {
 
     fn reader(dir: &std::path::Path) -> FilesReader {
         let (path, dir) = (dir.to_owned(), "d".to_owned());
-        FilesReader::new(FilesSource {
-            dir,
-            pattern: "*.ndjson".to_owned(),
-            path,
-        })
+        let pattern = "*.ndjson".to_owned();
+        FilesReader::new(FilesSource { dir, pattern, path }, Arc::default())
     }
 
     fn poll(reader: &mut FilesReader, lane: usize) -> Result<Vec<(i64, i64)>, SourceError> {
-        let mut found = Vec::new();
-        reader.poll(lane, 1 << 20, &mut |record| {
-            found.push((record.offset, record.next))
-        })?;
-        Ok(found)
+        let mut block = Block::default();
+        let count = reader.fill(lane, &mut block, 1 << 20)?;
+        assert_eq!(count, block.len());
+        let found = block.records();
+        Ok(found.map(|record| (record.offset, record.next)).collect())
     }
 
     #[test]

@@ -33,14 +33,22 @@ impl Fixture {
 
 /// The next lines with their offsets.
 fn next(lane: &mut FileLane) -> Vec<(i64, String)> {
-    shown(&lane.read(usize::MAX).unwrap())
+    let mut block = Block::default();
+    lane.read(&mut block, usize::MAX).unwrap();
+    shown(&block)
 }
 
-fn shown(chunk: &FileChunk) -> Vec<(i64, String)> {
-    chunk
-        .lines()
-        .map(|l| (l.offset, String::from_utf8(l.payload.to_vec()).unwrap()))
+fn shown(block: &Block) -> Vec<(i64, String)> {
+    let text = |payload: Option<&[u8]>| String::from_utf8(payload.unwrap().to_vec()).unwrap();
+    block
+        .records()
+        .map(|record| (record.offset, text(record.payload)))
         .collect()
+}
+
+fn read(lane: &mut FileLane, max_weight: usize) -> Result<Block, FileLaneError> {
+    let mut block = Block::default();
+    lane.read(&mut block, max_weight).map(|_| block)
 }
 
 #[test]
@@ -64,10 +72,10 @@ fn an_unfinished_last_line_counts_where_nobody_writes_any_more() {
     let fixture = Fixture::new("a\nb");
     let mut lane = FileLane::open(&fixture.path(), 0).unwrap();
     next(&mut lane);
-    let mut chunk = FileChunk::default();
-    lane.finish(&mut chunk);
-    lane.finish(&mut chunk);
-    assert_eq!(shown(&chunk), [(2, "b".to_owned())], "once");
+    let mut block = Block::default();
+    lane.finish(&mut block);
+    lane.finish(&mut block);
+    assert_eq!(shown(&block), [(2, "b".to_owned())], "once");
 }
 
 #[test]
@@ -83,16 +91,19 @@ fn reading_goes_on_at_a_lines_end_and_nowhere_else() {
 }
 
 #[test]
-fn a_chunk_is_bounded() {
-    let fixture = Fixture::new(&"0123456789\n".repeat(1_000));
-    let mut lane = FileLane::open(&fixture.path(), 0).unwrap();
-    let mut lines = 0;
-    while !lane.at_end() {
-        let chunk = lane.read(100).unwrap();
-        assert!(chunk.byte_len() <= 120, "{}", chunk.byte_len());
-        lines += chunk.len();
+fn a_block_is_bounded_by_what_its_lines_weigh() {
+    for line in ["0123456789\n", "\n"] {
+        let fixture = Fixture::new(&line.repeat(10_000));
+        let mut lane = FileLane::open(&fixture.path(), 0).unwrap();
+        let mut lines = 0;
+        while !lane.at_end() {
+            let block = read(&mut lane, 1000).unwrap();
+            assert!(block.weight() <= 1050, "{}", block.weight());
+            assert_eq!(lane.is_read(), lines + block.len() == 10_000);
+            lines += block.len();
+        }
+        assert_eq!(lines, 10_000);
     }
-    assert_eq!(lines, 1_000);
 }
 
 #[test]
@@ -106,7 +117,7 @@ fn a_file_that_was_cut_short_is_an_error() {
         .unwrap()
         .set_len(4)
         .unwrap();
-    let error = lane.read(100).unwrap_err();
+    let error = read(&mut lane, 100).unwrap_err();
     assert!(
         matches!(
             error,
@@ -138,13 +149,13 @@ fn a_file_that_was_replaced_or_removed_is_an_error() {
     let mut lane = FileLane::open(&fixture.path(), 0).unwrap();
     next(&mut lane);
     std::fs::rename(fixture.path(), fixture.dir.path().join("lane.1")).unwrap();
-    let error = lane.read(100).unwrap_err();
+    let error = read(&mut lane, 100).unwrap_err();
     assert!(
         matches!(error, FileLaneError::Rotated { position: 4, .. }),
         "{error}"
     );
     fixture.append("one\ntwo\n");
-    let error = lane.read(100).unwrap_err();
+    let error = read(&mut lane, 100).unwrap_err();
     assert!(
         matches!(error, FileLaneError::Rotated { position: 4, .. }),
         "{error}"

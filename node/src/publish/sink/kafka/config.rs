@@ -7,7 +7,8 @@ use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 
 use super::error::SinkError;
-use crate::source::kafka::connection;
+use crate::kafka::properties::Role;
+use crate::kafka::{Refused, client, refused};
 
 /// Where rows are published.
 #[derive(Clone)]
@@ -40,82 +41,37 @@ impl fmt::Debug for KafkaSinkConfig {
     }
 }
 
-const DEFAULTS: [(&str, &str); 4] = [
-    // The whole batch is there when sending begins; waiting for more only costs time.
-    ("linger.ms", "0"),
-    ("partitioner", "murmur2_random"),
-    // How long a leader that died can hold back readers of the topic, if no other takes over.
-    ("transaction.timeout.ms", "10000"),
-    ("socket.keepalive.enable", "true"),
-];
-
-/// Properties that exactly-once publishing rests on.
-const FIXED: [&str; 5] = [
-    "transactional.id",
-    "enable.idempotence",
-    "acks",
-    "request.required.acks",
-    "bootstrap.servers",
-];
-
 impl KafkaSinkConfig {
     /// The client that publishes.
     pub(super) fn producer(&self) -> Result<ClientConfig, SinkError> {
-        let mut config = connection(&self.brokers, &BTreeMap::new());
-        for (name, value) in DEFAULTS {
-            config.set(name, value);
-        }
-        for (name, value) in &self.properties {
-            if FIXED.contains(&name.as_str()) {
-                return Err(SinkError::Property {
-                    topic: self.topic.clone(),
-                    name: name.clone(),
-                    reason: "is set by the sink, since exactly-once rests on it; remove it".into(),
-                });
-            }
-            config.set(name, value);
-        }
+        let mut config = self.client(Role::Publisher)?;
         config.set("transactional.id", &self.transactional_id);
-        config
-            .create_native_config()
-            .map_err(|error| self.refused(&error))?;
         Ok(config)
     }
 
     /// The client that reads the frontier back.
-    pub(super) fn reader(&self) -> ClientConfig {
-        let mut config = connection(&self.brokers, &self.properties);
-        config
-            .set("group.id", "unisono-assigned")
-            .set("enable.auto.commit", "false");
-        config
-            .set("isolation.level", "read_committed")
-            .set("auto.offset.reset", "error");
-        config
-            .set("enable.partition.eof", "true")
-            .set("check.crcs", "true");
-        // The end is told by an empty answer, for which the broker waits so long.
-        config
-            .set("fetch.wait.max.ms", "2")
-            .set("allow.auto.create.topics", "false");
-        config
+    pub(super) fn reader(&self) -> Result<ClientConfig, SinkError> {
+        self.client(Role::Readback)
     }
 
     /// The client that creates topics.
-    pub(super) fn admin(&self) -> ClientConfig {
-        connection(&self.brokers, &self.properties)
+    pub(super) fn admin(&self) -> Result<ClientConfig, SinkError> {
+        self.client(Role::Admin)
+    }
+
+    fn client(&self, role: Role) -> Result<ClientConfig, SinkError> {
+        client(role, &self.brokers, &[], &self.properties).map_err(|refused| self.property(refused))
     }
 
     pub(super) fn refused(&self, error: &KafkaError) -> SinkError {
-        let (name, reason) = match error {
-            // The value, the last field, may be a password.
-            KafkaError::ClientConfig(_, reason, name, _) => (name.clone(), reason.clone()),
-            other => ("properties".to_owned(), other.to_string()),
-        };
+        self.property(refused(error))
+    }
+
+    fn property(&self, refused: Refused) -> SinkError {
         SinkError::Property {
             topic: self.topic.clone(),
-            name,
-            reason,
+            name: refused.name,
+            reason: refused.reason,
         }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
 use crate::publish::sink::Frontier;
-use crate::source::kafka::context::ClientEvents;
+use crate::kafka::context::ClientEvents;
 
 const VERSION: u32 = 1;
 /// The last frontier lies within the last few offsets, unless many transactions were aborted after it: reading begins

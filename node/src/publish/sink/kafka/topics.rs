@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::config::KafkaSinkConfig;
 use super::error::SinkError;
-use crate::source::kafka::context::ClientEvents;
+use crate::kafka::context::ClientEvents;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -90,7 +90,7 @@ impl Topics<'_> {
 
     fn admin(&self) -> Result<AdminClient<DefaultClientContext>, SinkError> {
         self.config
-            .admin()
+            .admin()?
             .create()
             .map_err(|error| self.config.refused(&error))
     }

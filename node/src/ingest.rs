@@ -1,16 +1,23 @@
-//! Fetching: one thread for each source of a feed reads its lanes ahead of the ticks, decodes, and fills their buffers.
+//! Ingest: one thread for each source of a feed reads its lanes ahead of the ticks, and fills their buffers with blocks.
 
 mod buffer;
-mod chunk;
-mod worker;
+mod fold;
+mod read_ahead;
+mod reading;
+mod workers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-pub use buffer::{CutChoice, LaneBuffer, Part, TakeError};
+pub use buffer::{CutChoice, LaneBuffer, Part, TakeError, Waker};
+pub use fold::{FoldLane, FoldState, LaneStep};
+pub use read_ahead::{HeldBlock, LaneRoom, OUTSIDE, ReadAhead};
 
-use crate::config::{FieldSet, SourceConfig};
+pub use workers::Workers;
+
+use crate::config::SourceConfig;
+use crate::signal::Signal;
 
 /// Where a lane is read from on.
 #[derive(Clone, Debug)]
@@ -22,7 +29,7 @@ pub struct LaneStart {
     pub fingerprint: u64,
 }
 
-/// One lane of a source, on its way to the fetcher.
+/// One lane of a source, on its way to the thread that reads it.
 struct NewLane {
     start: LaneStart,
     buffer: Arc<LaneBuffer>,
@@ -40,44 +47,46 @@ pub struct SourceState {
 /// The fetcher of one source; dropping it stops its thread.
 pub struct SourceFetcher {
     shared: Arc<Shared>,
-    limit: usize,
+    read_ahead: Arc<ReadAhead>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Wakes the thread, whatever it waits for.
+    signal: Arc<Signal>,
     new_lanes: Mutex<Vec<NewLane>>,
     state: Mutex<SourceState>,
 }
 
 impl SourceFetcher {
-    /// Starts to read `source`, decoding `fields` of each record, with at most about `limit` bytes waiting in each lane.
+    /// Starts to read `source`, as far ahead as the node's budget allows.
     ///
     /// # Errors
     /// The system has no thread left.
-    pub fn start(source: SourceConfig, fields: &FieldSet, limit: usize) -> std::io::Result<Self> {
+    pub fn start(source: SourceConfig, read_ahead: &Arc<ReadAhead>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let worker = worker::Worker::new(source.clone(), fields, Arc::clone(&shared));
-        let thread =
-            crate::threads::spawn(crate::threads::Role::Fetch, Some(&source.name), move || {
-                worker.run()
-            })?;
+        let reading =
+            reading::Reading::new(source.clone(), Arc::clone(read_ahead), Arc::clone(&shared));
+        let thread = spawn(Role::Fetch, Some(&source.name), move || reading.run())?;
         Ok(Self {
             shared,
-            limit,
+            read_ahead: Arc::clone(read_ahead),
             thread: Some(thread),
         })
     }
 
     /// Adds a lane; its buffer fills from now on.
     pub fn add_lane(&self, start: LaneStart) -> Arc<LaneBuffer> {
-        let buffer = Arc::new(LaneBuffer::new(self.limit, start.cut));
+        let room = LaneRoom::new(&self.read_ahead, Arc::clone(&self.shared.signal));
+        let buffer = Arc::new(LaneBuffer::new(room, start.cut));
         let lane = NewLane {
             start,
             buffer: Arc::clone(&buffer),
         };
         lock(&self.shared.new_lanes).push(lane);
+        self.shared.signal.raise();
         buffer
     }
 
@@ -91,10 +100,11 @@ impl SourceFetcher {
 impl Drop for SourceFetcher {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.signal.raise();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("a fetcher's thread panicked");
+            tracing::error!("a reading thread panicked");
         }
     }
 }

@@ -79,6 +79,11 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
+    /// The same lane, at another offset.
+    pub(super) fn at(&self, offset: i64) -> Self {
+        Self { offset, ..*self }
+    }
+
     /// Tells what a lane's error event means; `None` if librdkafka gets over it by itself.
     pub(super) fn judge(&self, error: &KafkaError) -> Option<KafkaSourceError> {
         let topic = self.topic.to_owned();

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 
-use super::context::ClientEvents;
+use crate::kafka::context::ClientEvents;
+use crate::signal::Signal;
 
 /// An answer older than this, from when it was asked, is no evidence.
 const FRESH: Duration = Duration::from_secs(2);
@@ -25,6 +26,8 @@ pub(super) struct Evidence {
 
 struct Shared {
     topic: String,
+    /// Raised when there are answers.
+    signal: Arc<Signal>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -56,9 +59,11 @@ impl Evidence {
     pub(super) fn start(
         consumer: BaseConsumer<ClientEvents>,
         topic: &str,
+        signal: Arc<Signal>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             topic: topic.to_owned(),
+            signal,
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -191,6 +196,10 @@ impl Shared {
             if end < *position_when_asked {
                 lane.cut_at = Some(end);
             }
+        }
+        drop(state);
+        if !answers.is_empty() {
+            self.signal.raise();
         }
     }
 }

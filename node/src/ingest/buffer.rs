@@ -1,0 +1,399 @@
+//! The records of one lane that were read and not yet taken in: one writer (the reading thread), one taker.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::read_ahead::{HeldBlock, LaneRoom};
+use crate::source::Block;
+
+/// Evidence that a lane was at its end counts for so long.
+const FRESH: Duration = Duration::from_millis(1000);
+/// A block that weighs this much is full: what comes next is no longer put into it.
+pub(super) const FULL: usize = 256 << 10;
+/// Of a block lighter than that the records are put into the one before, so that many small ones do not hold memory for
+/// large ones.
+const SMALL: usize = FULL / 4;
+
+/// A bounded queue of raw records. The bound yields where a committed tick asks for more: every tick can be served.
+pub struct LaneBuffer {
+    room: Arc<LaneRoom>,
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+struct State {
+    blocks: VecDeque<Queued>,
+    /// What all records so far weighed, those that were taken too.
+    weight: u64,
+    /// All records below have arrived (holes left by markers and compaction among them).
+    delivered_to: i64,
+    /// All records below have been taken.
+    taken_to: i64,
+    /// The cut that the taker waits for.
+    wanted: i64,
+    /// Somebody waits for it, and has not been told that it has come.
+    awaited: bool,
+    waker: Option<Waker>,
+    /// Where the lane ends, and when that was known.
+    at_end: Option<(i64, Instant)>,
+    fault: Option<String>,
+}
+
+/// A block that was not wholly taken; it has one record at least.
+struct Queued {
+    block: Arc<HeldBlock>,
+    /// The weight of all records before it.
+    before: u64,
+    /// Where its last record ends.
+    next: i64,
+}
+
+/// Called when a cut that was wanted has arrived, or will never arrive.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// A cut that this replica could propose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutChoice {
+    pub cut: i64,
+    pub fingerprint: u64,
+}
+
+/// Why the records of a tick cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakeError {
+    /// Not yet: ask again.
+    #[error("not delivered yet")]
+    NotYet,
+    /// The lane cannot be read on: stop the feed.
+    #[error("{0}")]
+    Fault(String),
+    /// A tick was left out, or taken twice: a fault of this program. Stop the feed before a wrong row comes of it.
+    #[error(
+        "a tick asks for offsets from {from} on, but those up to {taken_to} were taken in: this is a fault of Unisono; \
+         restart this node, and report it"
+    )]
+    OutOfStep { from: i64, taken_to: i64 },
+    /// This replica read other records than the leader: stop the feed before they are taken in.
+    #[error(
+        "offsets {from} to {to} hold other records here than on the leader: the lane was truncated, recreated or \
+         rewritten; restore it, or wipe this replica's data directory so that it takes a peer's state"
+    )]
+    OtherRecords { from: i64, to: i64 },
+}
+
+/// Records of one block: its memory is used again when the last part of it is dropped.
+pub type Part = (Arc<HeldBlock>, Range<usize>);
+
+impl fmt::Debug for LaneBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("LaneBuffer")
+            .field("blocks", &state.blocks.len())
+            .field("delivered_to", &state.delivered_to)
+            .field("taken_to", &state.taken_to)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LaneBuffer {
+    /// A buffer within `room`, of a lane that is taken in up to `from`.
+    #[must_use]
+    pub fn new(room: Arc<LaneRoom>, from: i64) -> Self {
+        let state = State {
+            blocks: VecDeque::new(),
+            weight: 0,
+            delivered_to: from,
+            taken_to: from,
+            wanted: from,
+            awaited: false,
+            waker: None,
+            at_end: None,
+            fault: None,
+        };
+        Self {
+            room,
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds the lock; if it did, the queue itself is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says whom to call when a cut that [`Self::try_take`] did not find has arrived, or the lane has failed.
+    pub fn set_waker(&self, waker: Waker) {
+        self.lock().waker = Some(waker);
+    }
+
+    /// Whether the reader should read on. If not, it is woken when it should.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let wanted = {
+            let state = self.lock();
+            state.delivered_to < state.wanted
+        };
+        if wanted || self.room.has_room() {
+            return true;
+        }
+        self.room.starve();
+        false
+    }
+
+    /// Whether the lane holds all that its share of the budget allows.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        !self.room.has_room()
+    }
+
+    /// How much memory the lane's blocks hold, those among them that are being taken in: who holds least is served first.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.room.held()
+    }
+
+    /// Adds the next records, whose fingerprints are computed. Gives the block back if it can be filled again.
+    pub fn push(&self, block: Block) -> Option<Block> {
+        let Some(next) = block.heads().last().map(|head| head.next) else {
+            return Some(block);
+        };
+        let mut state = self.lock();
+        let weight = block.weight();
+        let before = state.weight;
+        state.weight += weight as u64;
+        state.delivered_to = next;
+        state.at_end = None;
+        let returned = if state.joins_last(&block, next) {
+            Some(block)
+        } else {
+            let block = Arc::new(HeldBlock::new(block, &self.room));
+            state.blocks.push_back(Queued {
+                block,
+                before,
+                next,
+            });
+            None
+        };
+        if state.delivered_to >= state.wanted {
+            self.wake(state);
+        }
+        returned
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        if !std::mem::take(&mut state.awaited) {
+            return;
+        }
+        let waker = state.waker.clone();
+        drop(state);
+        self.arrived.notify_all();
+        if let Some(waker) = waker {
+            waker();
+        }
+    }
+
+    /// Notes whether the lane is at its end, on evidence of this moment.
+    pub fn set_at_end(&self, end: Option<i64>) {
+        self.lock().at_end = end.map(|end| (end, Instant::now()));
+    }
+
+    /// Notes that the lane cannot be read on.
+    pub fn fail(&self, fault: String) {
+        let mut state = self.lock();
+        state.fault = Some(fault);
+        self.wake(state);
+    }
+
+    /// Why the lane cannot be read on, if so.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        self.lock().fault.clone()
+    }
+
+    /// The furthest cut above `from` of records that weigh at most `max_bytes` (one record may weigh more): what a leader
+    /// proposes.
+    #[must_use]
+    pub fn choose_cut(&self, from: i64, max_bytes: usize) -> Option<CutChoice> {
+        let state = self.lock();
+        let (first, base) = state.above(from)?;
+        let most = base.saturating_add(max_bytes as u64);
+        // The last block of which some record may fit; the first one gives a record whatever it weighs.
+        let fitting = state.blocks.partition_point(|queued| queued.before < most);
+        let last = fitting.saturating_sub(1).max(first);
+        let queued = &state.blocks[last];
+        let heads = queued.block.heads();
+        let fits = |count: usize| queued.before + queued.block.weight_of(count) as u64 <= most;
+        let mut count = partition_point(heads.len(), fits);
+        if last == first {
+            count = count.max(queued.block.count_up_to(from) + 1);
+        }
+        // No record of that block fits, so the one before it is the furthest.
+        let head = match count.checked_sub(1) {
+            Some(index) => heads.get(index),
+            None => state.blocks[last - 1].block.heads().last(),
+        };
+        head.map(|head| CutChoice {
+            cut: head.next,
+            fingerprint: head.fingerprint,
+        })
+    }
+
+    /// Whether nothing above `cut` can be read now, on evidence fresh enough.
+    #[must_use]
+    pub fn is_at_end(&self, cut: i64) -> bool {
+        let state = self.lock();
+        let fresh = |(end, at): (i64, Instant)| end >= cut && at.elapsed() < FRESH;
+        state.delivered_to <= cut && state.at_end.is_some_and(fresh)
+    }
+
+    /// What the records in hand above `from` weigh.
+    #[must_use]
+    pub fn backlog(&self, from: i64) -> usize {
+        let state = self.lock();
+        state.backlog(from)
+    }
+
+    /// How many bytes wait here, and up to which offset records have arrived.
+    #[must_use]
+    pub fn level(&self) -> (usize, i64) {
+        let state = self.lock();
+        (state.backlog(state.taken_to), state.delivered_to)
+    }
+
+    /// The records with offsets in `from..to`, whose fingerprint must be `fingerprint`; waits for them up to `timeout`.
+    /// They are gone from the buffer then.
+    ///
+    /// # Errors
+    /// What the caller does next is in [`TakeError`].
+    pub fn take(
+        &self,
+        from: i64,
+        to: i64,
+        fingerprint: u64,
+        timeout: Duration,
+    ) -> Result<Vec<Part>, TakeError> {
+        let deadline = Instant::now() + timeout;
+        let mut state = self.lock();
+        loop {
+            let taken = self.take_now(&mut state, from, to, fingerprint);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if !matches!(taken, Err(TakeError::NotYet)) || left.is_zero() {
+                return taken;
+            }
+            let waited = self.arrived.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// As [`Self::take`], without waiting: if the records are not there yet, the waker is called when they are.
+    ///
+    /// # Errors
+    /// What the caller does next is in [`TakeError`].
+    pub fn try_take(&self, from: i64, to: i64, fingerprint: u64) -> Result<Vec<Part>, TakeError> {
+        self.take_now(&mut self.lock(), from, to, fingerprint)
+    }
+
+    fn take_now(
+        &self,
+        state: &mut State,
+        from: i64,
+        to: i64,
+        fingerprint: u64,
+    ) -> Result<Vec<Part>, TakeError> {
+        if from != state.taken_to {
+            let taken_to = state.taken_to;
+            return Err(TakeError::OutOfStep { from, taken_to });
+        }
+        if state.delivered_to < to {
+            if let Some(fault) = &state.fault {
+                return Err(TakeError::Fault(fault.clone()));
+            }
+            state.wanted = state.wanted.max(to);
+            state.awaited = true;
+            self.room.feed();
+            return Err(TakeError::NotYet);
+        }
+        if state.fingerprint_at(to) != Some(fingerprint) {
+            return Err(TakeError::OtherRecords { from, to });
+        }
+        state.taken_to = to;
+        Ok(state.take(from, to))
+    }
+}
+
+impl State {
+    /// Puts a small block's records into the last block, if nobody has a part of that and it is not full.
+    fn joins_last(&mut self, block: &Block, next: i64) -> bool {
+        let weight = block.weight();
+        let Some(last) = self.blocks.back_mut().filter(|_| weight < SMALL) else {
+            return false;
+        };
+        let Some(held) = Arc::get_mut(&mut last.block) else {
+            return false;
+        };
+        if held.weight() + weight > FULL {
+            return false;
+        }
+        held.append(block);
+        last.next = next;
+        true
+    }
+
+    /// The first block with a record above `from`, and the weight of all records below that.
+    fn above(&self, from: i64) -> Option<(usize, u64)> {
+        let first = self.blocks.partition_point(|queued| queued.next <= from);
+        let queued = self.blocks.get(first)?;
+        let below = queued.block.weight_of(queued.block.count_up_to(from));
+        Some((first, queued.before + below as u64))
+    }
+
+    fn backlog(&self, from: i64) -> usize {
+        let weight = self.above(from).map_or(0, |(_, base)| self.weight - base);
+        usize::try_from(weight).unwrap_or(usize::MAX)
+    }
+
+    /// The fingerprint of the record that ends at `cut`.
+    fn fingerprint_at(&self, cut: i64) -> Option<u64> {
+        let index = self.blocks.partition_point(|queued| queued.next < cut);
+        let block = &self.blocks.get(index)?.block;
+        let last = block.count_up_to(cut).checked_sub(1)?;
+        let head = &block.heads()[last];
+        (head.next == cut).then_some(head.fingerprint)
+    }
+
+    fn take(&mut self, from: i64, to: i64) -> Vec<Part> {
+        let mut parts = Vec::new();
+        while let Some(queued) = self.blocks.front() {
+            let range = queued.block.count_up_to(from)..queued.block.count_up_to(to);
+            if !range.is_empty() {
+                parts.push((Arc::clone(&queued.block), range));
+            }
+            if queued.next > to {
+                break;
+            }
+            self.blocks.pop_front();
+        }
+        parts
+    }
+}
+
+/// How many of `0..=len` things hold, counted from 1, where those that hold come first.
+fn partition_point(len: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if holds(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! All that speaks with Kafka, but for publishing: what clients are told, and the reader of topics. It knows nothing of
+//! lanes, blocks or ticks.
+
+mod batch;
+mod client;
+pub(crate) mod context;
+pub mod properties;
+pub mod source;
+
+pub(crate) use client::{Refused, client, refused};

@@ -1,0 +1,138 @@
+//! What a Kafka source is told, and how librdkafka is set up for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rdkafka::ClientConfig;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+
+use super::error::KafkaSourceError;
+use crate::kafka::properties::Role;
+use crate::kafka::{Refused, client, refused};
+
+/// What a Kafka source reads, and from where.
+#[derive(Clone)]
+pub struct KafkaSourceConfig {
+    /// `host:port`, several separated by commas.
+    pub brokers: String,
+    /// All partitions of this topic are read.
+    pub topic: String,
+    /// About how many bytes the client may hold of each lane before they are polled.
+    pub read_ahead: usize,
+    /// Properties of librdkafka, over our defaults; some are refused.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for KafkaSourceConfig {
+    /// Shows the names of the properties alone: their values hold passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KafkaSourceConfig")
+            .field("brokers", &self.brokers)
+            .field("topic", &self.topic)
+            .field("properties", &self.properties.keys())
+            .finish()
+    }
+}
+
+/// What a message takes in the client's memory beside its payload.
+const MESSAGE: usize = 320;
+/// What the smallest records take on the way: a response of so many bytes holds one for each.
+const SMALLEST: usize = 16;
+
+/// How a client's queues are sized that may hold `share` bytes of each lane.
+///
+/// A lane is not fetched while its queue holds a certain number of bytes or messages, and what is fetched then comes on
+/// top: so a part of the share is for the queue, a part for one fetch, and a part for what messages take by themselves.
+fn queue_sizes(share: usize) -> [(&'static str, String); 4] {
+    let queue = (share / 4).max(64 << 10);
+    // A fetch of tombstones becomes many times as large in memory.
+    let fetch = (share * SMALLEST / MESSAGE).clamp(64 << 10, 1 << 20);
+    [
+        ("queued.max.messages.kbytes", (queue / 1024).to_string()),
+        ("queued.min.messages", (queue / MESSAGE).to_string()),
+        ("fetch.message.max.bytes", fetch.to_string()),
+        // Of all lanes of a broker; librdkafka wants that much at least.
+        ("fetch.max.bytes", (4 << 20).to_string()),
+    ]
+}
+
+impl KafkaSourceConfig {
+    /// The client that reads.
+    pub(super) fn reader(&self) -> Result<ClientConfig, KafkaSourceError> {
+        let sizes = queue_sizes(self.read_ahead);
+        let config = client(Role::Source, &self.brokers, &sizes, &self.properties);
+        let mut config = config.map_err(|refused| self.refusal(refused))?;
+        // The only word librdkafka has for "another topic has this name now" is a line of this log, written when it
+        // refreshes its metadata: the context looks for it and drops the rest.
+        let debug = match self.properties.get("debug") {
+            Some(asked) => format!("{asked},metadata"),
+            None => "metadata".to_owned(),
+        };
+        config.set("debug", debug);
+        config.set_log_level(RDKafkaLogLevel::Debug);
+        Ok(config)
+    }
+
+    /// The client that asks for the ends of the lanes: of all that was appended, committed or not.
+    pub(super) fn watcher(&self) -> Result<ClientConfig, KafkaSourceError> {
+        client(Role::Watcher, &self.brokers, &[], &self.properties)
+            .map_err(|refused| self.refusal(refused))
+    }
+
+    /// Turns librdkafka's refusal of a configuration into an error that names the property.
+    pub(super) fn refused(&self, error: &KafkaError) -> KafkaSourceError {
+        self.refusal(refused(error))
+    }
+
+    fn refusal(&self, refused: Refused) -> KafkaSourceError {
+        KafkaSourceError::Property {
+            topic: self.topic.clone(),
+            name: refused.name,
+            reason: refused.reason,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> KafkaSourceConfig {
+        KafkaSourceConfig {
+            brokers: "127.0.0.1:1".into(),
+            topic: "orders".into(),
+            read_ahead: 1 << 20,
+            properties: BTreeMap::from([(name.into(), value.into())]),
+        }
+    }
+
+    fn refusal(name: &str, value: &str) -> String {
+        with(name, value)
+            .reader()
+            .map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn what_decides_the_bytes_read_cannot_be_changed() {
+        assert_eq!(
+            refusal("isolation.level", "read_uncommitted"),
+            "kafka source orders: property isolation.level: is fixed (read_committed: records of \
+             aborted transactions must not count); remove it"
+        );
+        assert!(refusal("bootstrap.servers", "other:9092").contains("remove it"));
+    }
+
+    #[test]
+    fn an_unknown_property_is_named() {
+        assert!(refusal("fetch.wait.max", "1").contains("property fetch.wait.max:"));
+        assert_eq!(refusal("fetch.wait.max.ms", "1"), "");
+    }
+
+    #[test]
+    fn passwords_show_neither_in_debug_output_nor_in_errors() {
+        let config = with("sasl.password", "secret");
+        assert!(!format!("{config:?}").contains("secret"));
+        assert!(!refusal("sasl.passwort", "secret").contains("secret"));
+    }
+}
