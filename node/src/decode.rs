@@ -6,6 +6,7 @@
 //! recursion, and used paths are as deep as their definition.
 
 mod fields;
+pub mod json;
 
 use unisono_engine::record::{RecordBatch, RecordState};
 use unisono_engine::spec::Timestamp;
