@@ -15,7 +15,7 @@ use unisono_replication::{Position, Replica};
 use crate::config::NodeConfig;
 use crate::feed::{Feed, Hooks};
 use crate::ids::key_of;
-use crate::ingest::ReadAhead;
+use crate::ingest::{ReadAhead, Workers};
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
 
@@ -24,6 +24,8 @@ pub struct Core {
     pub config: NodeConfig,
     pub replica: Replica,
     pub results: ResultsLog,
+    /// Those who decode and fold all feeds' lanes.
+    pub workers: Arc<Workers>,
     /// How much all feeds together may read ahead.
     pub read_ahead: Arc<ReadAhead>,
     pub counters: Counters,
@@ -100,6 +102,7 @@ impl Core {
         config: NodeConfig,
         replica: Replica,
         results: ResultsLog,
+        workers: Workers,
     ) -> (Arc<Self>, mpsc::Receiver<String>) {
         let (fatal, receiver) = mpsc::channel(8);
         let core = Self {
@@ -107,6 +110,7 @@ impl Core {
             config,
             replica,
             results,
+            workers: Arc::new(workers),
             counters: Counters::default(),
             reported: Reported::default(),
             waiting: Mutex::default(),

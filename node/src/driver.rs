@@ -230,9 +230,22 @@ impl Driver {
     /// Starts a feed at the agreed state; its engine at `states`, which is the checkpoint of the same index.
     fn start_feed(&self, agreed: &mut Agreed, id: FeedId, states: &BTreeMap<FeedId, Vec<u8>>) {
         let state = states.get(&id).map(Vec::as_slice);
-        let feed = FeedPlan::new(&agreed.machine, id, state, &self.core.config).and_then(|plan| {
+        let feed = FeedPlan::new(&agreed.machine, id, &self.core.config).and_then(|mut plan| {
+            let plan = match state {
+                None => plan.begin(),
+                Some(bytes) => {
+                    let parts: Vec<Vec<u8>> = postcard::from_bytes(bytes).unwrap_or_default();
+                    let mut parts = parts.iter();
+                    plan.read_feed(&mut parts.next().map_or(&[][..], |part| &part[..]))?;
+                    for (lane, part) in (0..).zip(parts) {
+                        plan.read_lane(lane, &mut &part[..])?;
+                    }
+                    plan.resume()?
+                }
+            };
+            let workers = Arc::clone(&self.core.workers);
             let results = self.core.results.clone();
-            Feed::start(plan, &self.core.read_ahead, results, self.core.hooks())
+            Feed::start(plan, workers, &self.core.read_ahead, results, self.core.hooks())
         });
         match feed {
             Ok(feed) => {

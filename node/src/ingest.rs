@@ -7,17 +7,17 @@ mod reading;
 mod workers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 pub use buffer::{CutChoice, LaneBuffer, Part, TakeError, Waker};
 pub use fold::{FoldLane, FoldState, LaneStep};
 pub use read_ahead::{HeldBlock, LaneRoom, OUTSIDE, ReadAhead};
-
 pub use workers::Workers;
 
 use crate::config::SourceConfig;
 use crate::signal::Signal;
+use crate::threads::{Role, lock, spawn};
 
 /// Where a lane is read from on.
 #[derive(Clone, Debug)]
@@ -107,8 +107,4 @@ impl Drop for SourceFetcher {
             tracing::error!("a reading thread panicked");
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -143,7 +143,10 @@ fn tick(
         feed: id,
         base: state.base,
         agreed_ms,
+        clock_ms: clocks_ms,
+        alone: false,
         moves,
+        empty: Vec::new(),
         at_end,
     })
 }

@@ -15,6 +15,7 @@ use crate::checkpoint::CheckpointStore;
 use crate::config::{BUILTIN_SINK, NodeConfig};
 use crate::core::Core;
 use crate::driver::Driver;
+use crate::ingest::Workers;
 use crate::publish::sink::builtin::BuiltinSink;
 use crate::publish::sink::kafka::{self, KafkaSink};
 use crate::publish::{self, report_frontiers};
@@ -133,7 +134,8 @@ impl Node {
         let (requests, receiver) = channel();
         let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests);
         let replica = Replica::start(raft_config(&config, listeners.raft), Arc::new(snapshots))?;
-        let (core, fatal) = Core::new(config, replica, results);
+        let workers = Workers::start(config.node.workers)?;
+        let (core, fatal) = Core::new(config, replica, results, workers);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
         threads.extend(spawn_publishers(&core, runtime.handle())?);

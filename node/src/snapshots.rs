@@ -151,7 +151,7 @@ fn gather(pending: PendingCheckpoint) -> Option<Checkpoint> {
         let heads = part.heads.into_iter().map(Head::from).collect();
         feeds.push(FeedState {
             feed,
-            engine: part.engine,
+            engine: packed(&part.snapshot)?,
             heads,
         });
     }
@@ -163,4 +163,13 @@ fn gather(pending: PendingCheckpoint) -> Option<Checkpoint> {
         machine: pending.machine,
         feeds,
     })
+}
+
+fn packed(snapshot: &unisono_engine::FeedSnapshot) -> Option<Vec<u8>> {
+    let mut parts = vec![Vec::new(); snapshot.lanes() + 1];
+    snapshot.write_feed(&mut parts[0]).ok()?;
+    for lane in 0..snapshot.lanes() {
+        snapshot.write_lane(lane, &mut parts[lane + 1]).ok()?;
+    }
+    postcard::to_stdvec(&parts).ok()
 }

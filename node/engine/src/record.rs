@@ -9,6 +9,9 @@ use std::ops::Range;
 use crate::decimal::Decimal;
 use crate::spec::{Column, Timestamp};
 
+/// What is kept of the scratch space from record to record: one huge text must not stay in memory.
+const KEPT_SCRATCH: usize = 64 * 1024;
+
 /// Whether a payload could be decoded at all; all but `Decoded` become dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
@@ -70,6 +73,9 @@ impl Cells {
     pub fn clear(&mut self) {
         self.slots.fill(Slot::Missing);
         self.scratch.clear();
+        if self.scratch.capacity() > KEPT_SCRATCH {
+            self.scratch = Vec::new();
+        }
     }
 
     /// Empties a cell: its key came again, without this field.
@@ -115,6 +121,22 @@ impl Cells {
         self.slots[column.0] = Slot::InScratch {
             start,
             len: text.len() as u32,
+        };
+    }
+
+    /// Sets a cell to a text that `write` appends to what it is given, as valid UTF-8; where it
+    /// gives false, the cell is bad.
+    #[allow(clippy::cast_possible_truncation)]
+    pub fn set_text_with(&mut self, column: Column, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let start = self.scratch.len();
+        self.slots[column.0] = if write(&mut self.scratch) {
+            Slot::InScratch {
+                start: start as u32,
+                len: (self.scratch.len() - start) as u32,
+            }
+        } else {
+            self.scratch.truncate(start);
+            Slot::Bad
         };
     }
 

@@ -296,7 +296,7 @@ impl<W: Write> Output<W> {
         match (kind, &mut self.dead_letters) {
             (StreamKind::Rows, _) => {
                 self.row_count += 1;
-                self.rows.print(json)
+                Ok(self.rows.print(json)?)
             }
             (StreamKind::DeadLetters, Some(file)) => {
                 file.write_all(json)?;

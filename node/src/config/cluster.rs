@@ -15,6 +15,8 @@ pub struct NodeSettings {
     pub id: u16,
     /// Host and port on which queries are answered.
     pub http: String,
+    /// Threads that decode and fold records.
+    pub workers: usize,
 }
 
 /// The cluster's members and how fast it moves.
@@ -82,11 +84,20 @@ pub fn read_node(root: &mut Section<'_>) -> Option<NodeSettings> {
         "http = \"127.0.0.1:8101\", where this node answers queries",
     );
     let http = section.parsed("http", |text| check_address(text).map(|()| text.to_owned()));
+    let workers = section
+        .integer("workers", 1..=1024)
+        .and_then(|workers| usize::try_from(workers).ok());
     section.finish();
     Some(NodeSettings {
         id: id?,
         http: http?,
+        workers: workers.unwrap_or_else(cores),
     })
+}
+
+/// What the system lets this process use; one where it does not tell.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Reads `[cluster]`; `None` after reporting what is wrong.

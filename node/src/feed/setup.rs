@@ -10,7 +10,7 @@ use unisono_replication::machine::Machine;
 
 use super::lane_label;
 use crate::config::{FieldSet, NodeConfig, PipelineDefinition, SourceConfig, remap};
-use crate::fetch::LaneStart;
+use crate::ingest::LaneStart;
 
 /// All that a feed needs to start.
 pub struct FeedPlan {

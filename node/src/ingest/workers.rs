@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 use super::fold::{FoldLane, Turn};
-use crate::threads::{Role, lock, spawn, test_panic};
+use crate::threads::{Role, lock, spawn, test_panic, wait_while};
 
 /// All workers of a node; dropping it ends them.
 pub struct Workers {

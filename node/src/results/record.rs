@@ -95,6 +95,8 @@ fn u32_of(length: usize) -> u32 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use unisono_engine::row::Row;
+
     use super::*;
 
     fn row() -> Row {

@@ -49,6 +49,109 @@ pub(super) fn short(text: &[u8]) -> Option<(i64, u32)> {
     Some((if negative { -mantissa } else { mantissa }, scale))
 }
 
+impl Decimal {
+    /// Reads the JSON number at the start of `text`: what it is, and how long it is. What follows
+    /// it is not looked at. `None` if no valid number stands there.
+    #[inline]
+    #[must_use]
+    pub fn parse_prefix(text: &[u8]) -> Option<(Result<Self, NumberError>, usize)> {
+        if let Some((mantissa, scale, len)) = short_prefix(text) {
+            return Some((Ok(Self::pack(i128::from(mantissa), scale)), len));
+        }
+        let (parts, rest) = split(text)?;
+        Some((value(&parts), text.len() - rest.len()))
+    }
+}
+
+/// Mantissa, scale and length of the number at the start of `text`, if it has at most 18 digits
+/// and no exponent; `None` asks for the general way.
+#[inline]
+fn short_prefix(text: &[u8]) -> Option<(i64, u32, usize)> {
+    let negative = *text.first()? == b'-';
+    let start = usize::from(negative);
+    let (integer, point) = digits(text, start, 0);
+    let integer_len = point - start;
+    let leading_zero = integer_len > 1 && text[start] == b'0';
+    if integer_len == 0 || integer_len > SHORT_DIGITS || leading_zero {
+        return None;
+    }
+    let next = text.get(point).copied().unwrap_or_default();
+    let (mut mantissa, mut scale, mut end) = (integer, 0, point);
+    if next == b'.' {
+        (mantissa, end) = digits(text, point + 1, integer);
+        let fraction_len = end - point - 1;
+        let exponent = matches!(text.get(end), Some(b'e' | b'E'));
+        if fraction_len == 0 || integer_len + fraction_len > SHORT_DIGITS || exponent {
+            return None;
+        }
+        // At most 18.
+        #[allow(clippy::cast_possible_truncation)]
+        let digits_after = fraction_len as u32;
+        scale = digits_after;
+        while scale > 0 && mantissa.is_multiple_of(10) {
+            mantissa /= 10;
+            scale -= 1;
+        }
+    } else if matches!(next, b'e' | b'E') {
+        return None;
+    }
+    // At most 18 digits.
+    let mantissa = mantissa.cast_signed();
+    Some((if negative { -mantissa } else { mantissa }, scale, end))
+}
+
+/// The digits of `text` from `at` on, appended to `value`, and where they end. More than 18 of them
+/// wrap around.
+#[inline]
+fn digits(text: &[u8], mut at: usize, mut value: u64) -> (u64, usize) {
+    while let Some(chunk) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let (digits, count) = eight_digits(u64::from_le_bytes(*chunk));
+        value = value.wrapping_mul(POWERS[count]).wrapping_add(digits);
+        at += count;
+        if count < 8 {
+            return (value, at);
+        }
+    }
+    while let Some(digit @ b'0'..=b'9') = text.get(at) {
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
+        at += 1;
+    }
+    (value, at)
+}
+
+const POWERS: [u64; 9] = [
+    1,
+    10,
+    100,
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+];
+
+/// The value of the digits that eight bytes begin with, and how many there are. All eight are
+/// looked at together, each in a lane of its own.
+#[inline]
+fn eight_digits(bytes: u64) -> (u64, usize) {
+    const ZEROS: u64 = 0x3030_3030_3030_3030;
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    // A digit leaves less than ten; 0x76 lifts anything from ten on to the high bit.
+    let values = bytes ^ ZEROS;
+    let others = (((values & !HIGH_BITS) + 0x7676_7676_7676_7676) | values) & HIGH_BITS;
+    let count = others.trailing_zeros() as usize / 8;
+    if count == 0 {
+        return (0, 0);
+    }
+    // The digits move to the end; what was behind them falls out, zeros come in before them.
+    let digits = values << (64 - 8 * count);
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    let all = fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff;
+    (all, count)
+}
+
 /// The parts of a number in JSON's syntax.
 struct Parts<'a> {
     negative: bool,
@@ -61,7 +164,13 @@ struct Parts<'a> {
 /// Any JSON number.
 #[cold]
 pub(super) fn any(text: &[u8]) -> Result<Decimal, NumberError> {
-    let parts = split(text).ok_or(NumberError::Syntax)?;
+    match split(text) {
+        Some((parts, [])) => value(&parts),
+        _ => Err(NumberError::Syntax),
+    }
+}
+
+fn value(parts: &Parts<'_>) -> Result<Decimal, NumberError> {
     let digits = || parts.integer.iter().chain(parts.fraction);
     let total = digits().count();
     let leading_zeros = digits().take_while(|&&digit| digit == b'0').count();
@@ -97,7 +206,8 @@ pub(super) fn any(text: &[u8]) -> Result<Decimal, NumberError> {
     ))
 }
 
-fn split(text: &[u8]) -> Option<Parts<'_>> {
+/// The number at the start of `text`, and what follows it.
+fn split(text: &[u8]) -> Option<(Parts<'_>, &[u8])> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
@@ -113,18 +223,21 @@ fn split(text: &[u8]) -> Option<Parts<'_>> {
         }
         _ => (&rest[..0], rest),
     };
-    let exponent = match rest {
-        [] => 0,
-        [b'e' | b'E', b'-', digits @ ..] => -exponent(digits)?,
+    let (exponent, rest) = match rest {
+        [b'e' | b'E', b'-', digits @ ..] => {
+            let (exponent, rest) = exponent(digits)?;
+            (-exponent, rest)
+        }
         [b'e' | b'E', b'+', digits @ ..] | [b'e' | b'E', digits @ ..] => exponent(digits)?,
-        _ => return None,
+        _ => (0, rest),
     };
-    Some(Parts {
+    let parts = Parts {
         negative,
         integer,
         fraction,
         exponent,
-    })
+    };
+    Some((parts, rest))
 }
 
 fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
@@ -135,9 +248,9 @@ fn leading_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(end)
 }
 
-fn exponent(digits: &[u8]) -> Option<i64> {
+fn exponent(digits: &[u8]) -> Option<(i64, &[u8])> {
     let (value, rest) = leading_digits(digits);
-    if value.is_empty() || !rest.is_empty() {
+    if value.is_empty() {
         return None;
     }
     // Saturates at a quarter of the range, so that sums with lengths of texts cannot overflow.
@@ -148,5 +261,69 @@ fn exponent(digits: &[u8]) -> Option<i64> {
             .saturating_add(i64::from(digit - b'0'))
             .min(limit)
     };
-    Some(value.iter().fold(0, step))
+    Some((value.iter().fold(0, step), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, rest: &str) {
+        let whole = format!("{text}{rest}");
+        let expected = match Decimal::parse(text.as_bytes()) {
+            Err(NumberError::Syntax) => None,
+            number => Some((number, text.len())),
+        };
+        assert_eq!(Decimal::parse_prefix(whole.as_bytes()), expected, "{whole}");
+    }
+
+    #[test]
+    fn a_number_is_read_alike_whatever_follows_it() {
+        let digits = "98765432109876543210987654321098765432109";
+        for rest in [
+            "",
+            ",",
+            "}",
+            " ]       ",
+            "\",\"x\":1",
+            "/",
+            ":",
+            "\u{e4}\u{e4}\u{e4}\u{e4}",
+        ] {
+            for integer in 0..=32 {
+                let whole = &digits[..integer];
+                check(whole, rest);
+                check(&format!("-{whole}"), rest);
+                check(&format!("0{whole}"), rest);
+                check(&format!("{whole}e3"), rest);
+                check(&format!("{whole}e-"), rest);
+                for fraction in 0..=32 {
+                    let part = &digits[..fraction];
+                    check(&format!("{whole}.{part}"), rest);
+                    check(&format!("-{whole}.{part}00"), rest);
+                    check(&format!("-{whole}.000{part}"), rest);
+                    check(&format!("{whole}.{part}E-2"), rest);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_digits_that_eight_bytes_begin_with_are_counted() {
+        for byte in 0..=u8::MAX {
+            for at in 0..8 {
+                let mut bytes = *b"12345678";
+                bytes[at] = byte;
+                let count = bytes
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_digit())
+                    .count();
+                let expected = bytes[..count]
+                    .iter()
+                    .fold(0, |value, digit| value * 10 + u64::from(digit - b'0'));
+                assert_eq!(eight_digits(u64::from_le_bytes(bytes)), (expected, count));
+            }
+        }
+    }
 }

@@ -1,0 +1,101 @@
+//! What a payload's cells are, said as simply as possible with `serde_json`: each field is looked
+//! up by itself.
+#![allow(clippy::unwrap_used)]
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::*;
+
+/// The members of an object, in order.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Collect;
+        impl<'de> Visitor<'de> for Collect {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((Key(key), value)) = map.next_entry()? {
+                    members.push((key, value));
+                }
+                Ok(Members(members))
+            }
+        }
+        json.deserialize_map(Collect)
+    }
+}
+
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        String::deserialize(json).map(|key| Self(Cow::Owned(key)))
+    }
+}
+
+/// State and cells, in the words of [`super::property::shown`].
+pub fn decode(fields: &FieldSet, payload: &[u8]) -> (RecordState, Vec<String>) {
+    let state = state(payload);
+    let cells = fields.paths().iter().map(|path| {
+        if state == RecordState::Decoded {
+            cell(std::str::from_utf8(payload).unwrap(), path.keys())
+        } else {
+            "missing".to_owned()
+        }
+    });
+    (state, cells.collect())
+}
+
+fn state(payload: &[u8]) -> RecordState {
+    if payload.starts_with(b"\xef\xbb\xbf") {
+        return RecordState::ByteOrderMark;
+    }
+    let Ok(text) = std::str::from_utf8(payload) else {
+        return RecordState::NotUtf8;
+    };
+    if text.trim_ascii().is_empty() {
+        return RecordState::EmptyPayload;
+    }
+    if serde_json::from_str::<IgnoredAny>(text).is_err() {
+        return RecordState::NotJson;
+    }
+    if !text.trim_ascii().starts_with('{') {
+        return RecordState::NotAnObject;
+    }
+    match serde_json::from_str::<Members<'_>>(text) {
+        Ok(_) => RecordState::Decoded,
+        Err(_) => RecordState::NotJson,
+    }
+}
+
+/// The cell of the field `keys` of the object `text`.
+fn cell(text: &str, keys: &[String]) -> String {
+    let missing = "missing".to_owned();
+    let Ok(Members(members)) = serde_json::from_str(text) else {
+        return missing;
+    };
+    let last = members.iter().rev().find(|(key, _)| *key == keys[0]);
+    let Some(value) = last.map(|(_, value)| value.get()) else {
+        return missing;
+    };
+    if keys.len() > 1 {
+        return cell(value, &keys[1..]);
+    }
+    let bad = "bad".to_owned();
+    match value.as_bytes()[0] {
+        b'"' => serde_json::from_str::<String>(value).map_or(bad, |text| format!("'{text}'")),
+        b'[' | b'{' => bad,
+        b'n' | b't' | b'f' => value.to_owned(),
+        _ => Decimal::parse(value.as_bytes()).map_or(bad, |number| number.to_string()),
+    }
+}

@@ -1,0 +1,160 @@
+//! What stands between two scalars of a payload: brackets, commas, keys and whitespace.
+//!
+//! This pass decides everything; what [`super::shape`] remembers are its results. It does not call
+//! itself, so nesting exhausts no stack.
+
+use unisono_engine::spec::Column;
+
+use super::nest::{Frame, Nest};
+use super::paths::{Child, Paths, ROOT};
+use super::scan;
+
+/// What the structure says of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The way to it ends here: the same key came before, and the last one counts.
+    Missing(Column),
+    /// It is an array or an object.
+    Bad(Column),
+}
+
+/// Where structure ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Where a scalar begins, of this column if it is used.
+    Scalar(usize, Option<Column>),
+    /// At the end of the payload.
+    End,
+}
+
+/// Goes from one scalar of a payload to the next.
+pub struct Walk<'a> {
+    pub paths: &'a Paths,
+    pub nest: &'a mut Nest,
+    /// What the walk finds, in order.
+    pub effects: &'a mut Vec<Effect>,
+    /// Room for keys with escapes.
+    pub scratch: &'a mut Vec<u8>,
+    pub doc: &'a [u8],
+}
+
+impl<'a> Walk<'a> {
+    /// From the start of the payload to its first scalar.
+    pub fn from_start(&mut self) -> Option<Stop> {
+        self.value(0, None)
+    }
+
+    /// From behind a scalar to the next one.
+    pub fn from_scalar(&mut self, at: usize) -> Option<Stop> {
+        self.after_value(at)
+    }
+
+    /// A value was read; what closes, and what follows.
+    fn after_value(&mut self, mut at: usize) -> Option<Stop> {
+        loop {
+            at = scan::whitespace(self.doc, at);
+            let Some(frame) = self.nest.innermost() else {
+                return (at == self.doc.len()).then_some(Stop::End);
+            };
+            let array = frame == Frame::ARRAY;
+            match *self.doc.get(at)? {
+                b',' if array => return self.value(at + 1, None),
+                b',' => {
+                    let (at, child) = self.key(scan::whitespace(self.doc, at + 1), frame)?;
+                    return self.value(at, child);
+                }
+                b']' if array => self.nest.close(),
+                b'}' if !array => self.nest.close(),
+                _ => return None,
+            }
+            at += 1;
+        }
+    }
+
+    /// A value is to come, that of `child` if it is used.
+    fn value(&mut self, mut at: usize, mut child: Option<&'a Child>) -> Option<Stop> {
+        loop {
+            at = scan::whitespace(self.doc, at);
+            let opened = *self.doc.get(at)?;
+            if scan::begins_scalar(opened) {
+                self.clear_below(child);
+                return Some(Stop::Scalar(at, child.and_then(|child| child.column)));
+            }
+            let frame = self.frame_of(opened, child)?;
+            if let Some(column) = child.and_then(|child| child.column) {
+                self.effects.push(Effect::Bad(column));
+            }
+            self.clear_below(child);
+            self.nest.open(frame);
+            at = scan::whitespace(self.doc, at + 1);
+            // Both closing brackets stand two places behind their opening ones.
+            if *self.doc.get(at)? == opened + 2 {
+                self.nest.close();
+                return self.after_value(at + 1);
+            }
+            (at, child) = if frame == Frame::ARRAY {
+                (at, None)
+            } else {
+                self.key(at, frame)?
+            };
+        }
+    }
+
+    fn frame_of(&self, opened: u8, child: Option<&Child>) -> Option<Frame> {
+        let outermost = self.nest.innermost().is_none();
+        match opened {
+            b'[' => Some(Frame::ARRAY),
+            b'{' if outermost => Some(Frame::used(ROOT)),
+            b'{' => {
+                let node = child.and_then(|child| child.inner);
+                Some(node.map_or(Frame::UNUSED, Frame::used))
+            }
+            _ => None,
+        }
+    }
+
+    fn clear_below(&mut self, child: Option<&Child>) {
+        if let Some(node) = child.and_then(|child| child.inner) {
+            let below = self.paths.below(node).iter();
+            self.effects
+                .extend(below.map(|&column| Effect::Missing(column)));
+        }
+    }
+
+    /// The key at `at` and its colon, in the object `frame`: where its value is to come, and what
+    /// it leads to.
+    fn key(&mut self, at: usize, frame: Frame) -> Option<(usize, Option<&'a Child>)> {
+        if *self.doc.get(at)? != b'"' {
+            return None;
+        }
+        let key = scan::string(self.doc, at + 1)?;
+        let colon = scan::whitespace(self.doc, key.end + 1);
+        if *self.doc.get(colon)? != b':' {
+            return None;
+        }
+        let child = match frame.node() {
+            Some(node) if key.escaped => self.escaped_key(node, at + 1..key.end)?,
+            Some(node) => self.paths.find(node, &self.doc[at + 1..key.end]),
+            None => None,
+        };
+        Some((colon + 1, child))
+    }
+
+    /// Half of a surrogate pair in a key spoils its object, all of the payload if that is the
+    /// outermost one. In what is not used it is no fault.
+    fn escaped_key(&mut self, node: u32, key: std::ops::Range<usize>) -> Option<Option<&'a Child>> {
+        self.scratch.clear();
+        if scan::unescape(&self.doc[key], self.scratch) {
+            return Some(self.paths.find(node, self.scratch));
+        }
+        if node == ROOT {
+            return None;
+        }
+        let below = self.paths.below(node).iter();
+        self.effects
+            .extend(below.map(|&column| Effect::Missing(column)));
+        self.nest.close();
+        self.nest.open(Frame::UNUSED);
+        Some(None)
+    }
+}
