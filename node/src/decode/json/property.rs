@@ -166,10 +166,11 @@ impl Writer<'_> {
                 continue;
             }
             let strange = self.random.one_in(self.plain);
-            let key = if strange {
-                self.random.pick(&KEYS)
-            } else {
-                key
+            let key = match self.random.below(12) {
+                _ if strange => self.random.pick(&KEYS),
+                // Some come again.
+                0 => self.random.pick(&KEYS[..5]),
+                _ => key,
             };
             if !first {
                 self.out.push(',');
