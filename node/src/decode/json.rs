@@ -137,9 +137,9 @@ impl JsonDecoder {
             doc,
         );
         let stop = if before == START {
-            walk.from_start()?
+            walk.start()?
         } else {
-            walk.from_scalar(at)?
+            walk.go_on(at)?
         };
         apply(&self.effects, &mut self.cells);
         let end = match stop {
@@ -188,10 +188,10 @@ impl JsonDecoder {
             &mut self.scratch,
             doc,
         );
-        let mut stop = walk.from_start()?;
+        let mut stop = walk.start()?;
         while let Stop::Scalar(start, _) = stop {
             let end = read_scalar(doc, start, None, &mut self.cells)?;
-            stop = walk.from_scalar(end)?;
+            stop = walk.go_on(end)?;
         }
         Some(())
     }

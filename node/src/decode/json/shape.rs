@@ -60,14 +60,27 @@ struct Edge {
     next: [EdgeId; NEXT],
 }
 
+/// A place of the index.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Part of the hash of the edge's context and text, to be compared before these are.
+    tag: u32,
+    /// The edge, or `NOWHERE`.
+    edge: EdgeId,
+}
+
+const FREE: Place = Place {
+    tag: 0,
+    edge: NOWHERE,
+};
+
 /// The edges that are remembered.
 #[derive(Clone, Debug)]
 pub struct Shapes {
     edges: Vec<Edge>,
     tails: Vec<u8>,
-    /// A table with open addressing; its places hold `NOWHERE` or an edge. Empty before the first
-    /// edge.
-    index: Vec<EdgeId>,
+    /// A table with open addressing. Empty before the first edge.
+    index: Vec<Place>,
     capacity: usize,
     refusals: u32,
     patience: u32,
@@ -207,14 +220,28 @@ impl Shapes {
     }
 
     /// Remembers what the walk found; gives the edge, or `NOWHERE`.
+    ///
+    /// An edge is followed only once it has come a second time: keys that never come again would
+    /// else stand in the way of those that do.
     pub fn learn(&mut self, lesson: &Lesson<'_>) -> EdgeId {
         if self.capacity == 0 {
             return NOWHERE;
         }
+        let known = self.edges.len();
         let edge = self.edge_of(lesson);
+        let before = self.edges.get_mut(usize::from(lesson.before));
         if edge == NOWHERE {
             self.refusals = self.refusals.saturating_add(1);
-        } else if let Some(before) = self.edges.get_mut(usize::from(lesson.before)) {
+            // Where strangers come, the edge that came last of all is not worth a try.
+            if let Some(before) = before {
+                let last = before.next.iter_mut().rfind(|next| **next != NOWHERE);
+                if let Some(last) = last {
+                    *last = NOWHERE;
+                }
+            }
+        } else if let Some(before) = before
+            && usize::from(edge) < known
+        {
             before.next.rotate_right(1);
             before.next[0] = edge;
         }
@@ -226,21 +253,21 @@ impl Shapes {
             return NOWHERE;
         };
         if self.index.is_empty() {
-            self.index.resize(INDEX_LEN, NOWHERE);
+            self.index.resize(INDEX_LEN, FREE);
         }
         let hash = xxh3_64_with_seed(lesson.text, u64::from(from));
-        // The remainder is below the length of the index.
+        // The two halves.
         #[allow(clippy::cast_possible_truncation)]
-        let first = (hash % INDEX_LEN as u64) as usize;
+        let (first, tag) = ((hash >> 32) as usize, hash as u32);
         for place in (first..first + PROBES).map(|place| place % INDEX_LEN) {
-            let known = self.index[place];
-            if known == NOWHERE {
+            let Place { tag: known, edge } = self.index[place];
+            if edge == NOWHERE {
                 let edge = self.add(lesson, from, to);
-                self.index[place] = edge;
+                self.index[place] = Place { tag, edge };
                 return edge;
             }
-            if self.is(known, from, lesson.text) {
-                return known;
+            if known == tag && self.is(edge, from, lesson.text) {
+                return edge;
             }
         }
         NOWHERE
@@ -248,11 +275,12 @@ impl Shapes {
 
     fn is(&self, edge: EdgeId, from: Context, text: &[u8]) -> bool {
         let edge = &self.edges[usize::from(edge)];
-        let tail = text.get(HEAD..).unwrap_or_default();
         edge.from == from
             && edge.len == text.len()
             && edge.head == padded(text)
-            && self.tails[edge.tail..edge.tail + tail.len()] == *tail
+            && text
+                .get(HEAD..)
+                .is_none_or(|tail| self.tails[edge.tail..].starts_with(tail))
     }
 
     /// Adds an edge, if there is room.

@@ -40,12 +40,12 @@ pub struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// From the start of the payload to its first scalar.
-    pub fn from_start(&mut self) -> Option<Stop> {
+    pub fn start(&mut self) -> Option<Stop> {
         self.value(0, None)
     }
 
     /// From behind a scalar to the next one.
-    pub fn from_scalar(&mut self, at: usize) -> Option<Stop> {
+    pub fn go_on(&mut self, at: usize) -> Option<Stop> {
         self.after_value(at)
     }
 

@@ -18,6 +18,7 @@ fn decode(names: &[&str], payload: &[u8]) -> (RecordState, Vec<String>) {
     let fields = fields(names);
     let mut decoder = JsonDecoder::new(&fields);
     let walked = shown(&decoder.decode(7, None, Some(payload)), &fields);
+    decoder.decode(7, None, Some(payload));
     let record = decoder.decode(7, None, Some(payload));
     assert_eq!((record.offset, record.payload), (7, payload));
     assert_eq!(shown(&record, &fields), walked);
