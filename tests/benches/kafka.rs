@@ -1,4 +1,4 @@
-//! How long publishing to Kafka, taking a sink over, and reading take: `cargo bench -p unisono-tests --bench kafka`.
+//! How long publishing to Kafka and taking a sink over take: `cargo bench -p unisono-tests --bench kafka`.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use rdkafka::producer::{BaseRecord, Producer};
 use unisono::publish::sink::kafka::{KafkaSink, KafkaSinkConfig};
 use unisono::publish::sink::{Frontier, PublishError, PublishRow, Sink};
-use unisono::source::kafka::{KafkaSource, KafkaSourceConfig};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_tests::kafka::TestBroker;
 
@@ -61,7 +60,6 @@ fn main() {
     let broker = TestBroker::start().unwrap();
     a_transaction(&broker);
     an_acquire(&broker);
-    reading(&broker);
 }
 
 fn a_transaction(broker: &TestBroker) {
@@ -119,27 +117,4 @@ fn an_acquire(broker: &TestBroker) {
         );
     }
     println!("fenced again after acquiring: {fenced} of 80");
-}
-
-fn reading(broker: &TestBroker) {
-    broker.create_topic("reading", 1).unwrap();
-    let payloads = vec!["x".repeat(238); 500_000];
-    broker.produce("reading", 0, &payloads).unwrap();
-    let mut source = KafkaSource::connect(&KafkaSourceConfig {
-        brokers: broker.address(),
-        topic: "reading".to_owned(),
-        properties: BTreeMap::new(),
-    })
-    .unwrap();
-    let started = Instant::now();
-    source.assign(&[(0, 0)]).unwrap();
-    let mut records = 0;
-    while records < payloads.len() {
-        records += source.poll(0, 1000, 1 << 20, &mut |_| ()).unwrap();
-        source.wait(Duration::from_millis(50));
-    }
-    println!(
-        "500,000 records of 238 bytes read in {:?}",
-        started.elapsed()
-    );
 }

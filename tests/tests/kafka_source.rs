@@ -2,21 +2,27 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unisono::source::kafka::{KafkaSource, KafkaSourceConfig, KafkaSourceError};
+use unisono::config::{self, Properties, SourceConfig, SourceKind, StartAt};
+use unisono::kafka::source::{KafkaSource, KafkaSourceConfig, KafkaSourceError};
+use unisono::source::{self, Block};
 use unisono_tests::kafka::{Outcome, TestBroker};
 
 const SECOND: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);
+/// What the client may hold of a lane.
+const READ_AHEAD: usize = 4 << 20;
 
 fn connect(broker: &TestBroker, topic: &str) -> KafkaSource {
-    KafkaSource::connect(&KafkaSourceConfig {
+    let config = KafkaSourceConfig {
         brokers: broker.address(),
         topic: topic.to_owned(),
+        read_ahead: READ_AHEAD,
         properties: BTreeMap::new(),
-    })
-    .unwrap()
+    };
+    KafkaSource::connect(&config, &Arc::default()).unwrap()
 }
 
 /// Offset and payload of each record.
@@ -28,7 +34,7 @@ fn poll(
     max: usize,
     into: &mut Records,
 ) -> Result<usize, KafkaSourceError> {
-    source.poll(partition, max, usize::MAX, &mut |record| {
+    source.poll(partition, max, |record| {
         let payload = record
             .payload
             .map_or("<null>".into(), String::from_utf8_lossy);
@@ -109,23 +115,43 @@ fn every_record_is_given_once_in_order_and_bounded_by_the_poll() {
 }
 
 #[test]
-fn bytes_bound_a_poll_too() {
+fn a_block_is_bounded_by_what_its_records_weigh() {
     let Some(broker) = TestBroker::shared() else {
         return;
     };
     broker.create_topic("bytes", 1).unwrap();
     broker
-        .produce("bytes", 0, &vec!["x".repeat(1000); 10])
+        .produce("bytes", 0, &vec!["x".repeat(1000); 2000])
         .unwrap();
-    let mut source = connect(broker, "bytes");
-    source.assign(&[(0, 0)]).unwrap();
-    let mut seen = 0;
-    while seen < 10 {
-        let given = source.poll(0, usize::MAX, 2500, &mut |_| ()).unwrap();
-        assert!(given <= 3, "{given} records of 1000 bytes for 2500");
-        seen += given;
-        source.wait(Duration::from_millis(50));
+    let (properties, topic) = (Properties::default(), "bytes".to_owned());
+    let kind = SourceKind::Kafka(config::KafkaSource {
+        brokers: broker.address(),
+        topic,
+        start: StartAt::Earliest,
+        properties,
+    });
+    let name = "bytes".to_owned();
+    let mut reader =
+        source::open(&SourceConfig { name, kind }, READ_AHEAD, &Arc::default()).unwrap();
+    let lane = reader.open("0", 0).unwrap();
+    let (mut next, mut running) = (0, 0);
+    let started = Instant::now();
+    while next < 2000 {
+        let mut block = Block::default();
+        let filled = reader.fill(lane, &mut block, 50_000).unwrap();
+        assert_eq!(filled, block.len());
+        assert!(block.weight() <= 52_000, "{}", block.weight());
+        for record in block.records() {
+            assert_eq!((record.offset, record.next), (next, next + 1));
+            assert!(record.append_time_ms.is_some());
+            assert_eq!(record.payload.map(<[u8]>::len), Some(1000));
+            next += 1;
+        }
+        running = block.seal(running);
+        assert!(started.elapsed() < PATIENCE, "{next} records");
+        reader.wait(Duration::from_millis(50));
     }
+    assert_ne!(running, 0);
 }
 
 #[test]

@@ -88,9 +88,8 @@ fn openraft_is_named_only_in_the_raft_module() {
 #[test]
 fn rdkafka_is_named_only_in_the_kafka_modules() {
     let places = [
-        "node/src/source/kafka",
+        "node/src/kafka/",
         "node/src/publish/sink/kafka",
-        "node/benches/",
         "chaos/",
         "tests/",
     ];

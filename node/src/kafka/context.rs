@@ -15,6 +15,7 @@ pub(crate) struct ClientEvents {
     unreachable: AtomicBool,
     end: Mutex<Option<PartitionEnd>>,
     recreated: Mutex<Option<String>>,
+    lost: Mutex<Vec<(i32, Code)>>,
 }
 
 impl ClientEvents {
@@ -25,6 +26,7 @@ impl ClientEvents {
             unreachable: AtomicBool::new(false),
             end: Mutex::new(None),
             recreated: Mutex::new(None),
+            lost: Mutex::default(),
         }
     }
 
@@ -49,6 +51,13 @@ impl ClientEvents {
             .clone()
     }
 
+    /// Why the broker has a partition no longer, if it said so since the last call.
+    pub(super) fn take_lost(&self, partition: i32) -> Option<Code> {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = lost.iter().position(|(lost, _)| *lost == partition)?;
+        Some(lost.swap_remove(index).1)
+    }
+
     /// Something came from the broker.
     pub(super) fn reached(&self) {
         if self.unreachable.load(Ordering::Relaxed)
@@ -67,6 +76,12 @@ impl ClientContext for ClientEvents {
                 .recreated
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = Some(change);
+        }
+        if let Some(partition) = lost_partition(message, &self.topic) {
+            self.lost
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(partition);
         }
         match level {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
@@ -134,6 +149,29 @@ fn id_change(message: &str, topic: &str) -> Option<String> {
     (named && !ids.starts_with(UNKNOWN)).then(|| format!("id {ids}"))
 }
 
+/// The partition and the error in librdkafka's line "T [0]: topic does not exist (Broker: …)". Where events are not asked
+/// for, as by the batch call, it has no other word for a partition that is gone.
+fn lost_partition(message: &str, topic: &str) -> Option<(i32, Code)> {
+    const REASONS: [&str; 3] = [
+        "topic does not exist",
+        "desired partition is not available",
+        "desired partition is no longer available",
+    ];
+    let (_, rest) = message.split_once(&format!(": {topic} ["))?;
+    let (partition, rest) = rest.split_once("]: ")?;
+    let mut errors = REASONS
+        .iter()
+        .filter_map(|reason| rest.strip_prefix(reason));
+    let error = errors.next()?.strip_prefix(" (")?.strip_suffix(')')?;
+    // Other errors of a topic than that it is gone.
+    let others = [Code::TopicAuthorizationFailed, Code::InvalidTopic];
+    let code = others
+        .into_iter()
+        .find(|code| code.to_string().contains(error));
+    let gone = Code::UnknownTopicOrPartition;
+    Some((partition.parse().ok()?, code.unwrap_or(gone)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +187,24 @@ mod tests {
         assert_eq!(PartitionEnd::read("end of partition"), None);
         let invalid = "reached end of partition at offset INVALID (HighwaterMark 43)";
         assert_eq!(PartitionEnd::read(invalid), None);
+    }
+
+    #[test]
+    fn a_partition_that_is_gone_is_read_from_the_log() {
+        let lost = |rest: &str, error: Code| {
+            // In the library's own words for the error.
+            let text = error.to_string();
+            let (_, text) = text.split_once(" (").unwrap_or(("", &text));
+            let line = format!("[thrd:app]: unisono#consumer-1: orders{rest} ({text}");
+            lost_partition(&line, "orders")
+        };
+        let gone = Code::UnknownTopicOrPartition;
+        assert_eq!(lost(" [3]: topic does not exist", gone), Some((3, gone)));
+        let denied = Code::TopicAuthorizationFailed;
+        let unavailable = " [0]: desired partition is not available";
+        assert_eq!(lost(unavailable, denied), Some((0, denied)));
+        assert_eq!(lost("_eu [3]: topic does not exist", gone), None);
+        assert_eq!(lost(" [3]: something else", gone), None);
     }
 
     #[test]

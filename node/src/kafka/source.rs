@@ -262,6 +262,10 @@ impl KafkaSource {
                 }
             });
             lane.progress = progress;
+            if let Some(code) = self.consumer.context().take_lost(partition) {
+                let error = KafkaError::MessageConsumption(code);
+                failed = failed.or_else(|| place.at(progress.position).judge(&error));
+            }
             if more {
                 lane.has_more();
                 self.unfinished = true;
