@@ -1,12 +1,13 @@
 //! The longest time without a new row of a small, steady pipeline while a replica holds two million groups of another one:
-//! with nothing else to do, while the open windows of the large one are asked for, and while checkpoints are made of it.
+//! with nothing else to do, while the open windows of the large one are asked for, and while checkpoints are made of it. The
+//! large one reads the same source, then another.
 //!
 //! `cargo bench -p unisono-tests --bench pauses`; `UNISONO_BENCH_GROUPS` (default 2,000,000), `UNISONO_BENCH_SECONDS` (of a
 //! phase, default 15), `UNISONO`, the program. The small pipeline has a row for every 10 ms; rows are asked for over HTTP, at
 //! the replica that is disturbed, 2 ms after each answer. A machine that is busy with something else shows in the first phase.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,76 +29,93 @@ fn main() -> Result<()> {
     let groups = setting("UNISONO_BENCH_GROUPS", 2_000_000)?;
     let phase = Duration::from_secs(setting("UNISONO_BENCH_SECONDS", 15)?);
     println!("program: {}", program().display());
+    println!("{groups} groups, {} s a phase", phase.as_secs());
+    let headings = [
+        "the large one reads",
+        "while",
+        "times",
+        "took, median ms",
+        "longest gap ms",
+    ];
+    let mut table = Table::new(&headings);
+    for (name, source) in [("the same source", "small"), ("another one", "large")] {
+        let bytes = measure(source, groups, phase, &mut |cells| {
+            table.line(&[&[name.to_owned()], cells].concat());
+        })?;
+        println!("{name}: {bytes:.0} bytes of memory a group, with its key of 13 bytes");
+    }
+    table.print();
+    Ok(())
+}
+
+/// All phases, with the groups in this source; gives the memory that a group takes.
+fn measure(
+    source: &str,
+    groups: u64,
+    phase: Duration,
+    line: &mut dyn FnMut(&[String]),
+) -> Result<f64> {
     let dir = tempfile::tempdir()?;
     for name in ["large", "small"] {
         std::fs::create_dir(dir.path().join(name))?;
+        File::create(dir.path().join(name).join("0.ndjson"))?;
     }
-    let _feeder = Feeder::start(&dir.path().join("small"))?;
-    let mut table = Table::new(&["while", "times", "took, median ms", "longest gap ms"]);
-
-    let mut cluster = Cluster::start(1, NO_CHECKPOINTS, &streams(dir.path()))?;
+    let streams = streams(dir.path(), source);
+    let _feeder = Feeder::start(&dir.path().join("small/0.ndjson"))?;
+    let mut cluster = Cluster::start(1, NO_CHECKPOINTS, &streams)?;
     let mut watch = Watch::of(&mut cluster)?;
     let before = memory(&cluster.process(1))?;
-    write_groups(&dir.path().join("large"), groups)?;
+    write_groups(&dir.path().join(source).join("0.ndjson"), groups)?;
     wait_groups(&mut cluster, groups)?;
     let held = memory(&cluster.process(1))? - before;
+    // What was read before is let go.
+    watch.during(SETTLE, || Ok(()))?;
     let gap = watch.during(phase, || Ok(()))?.1;
-    line(&mut table, "nothing", &[], gap);
+    line(&cells("nothing", None, gap));
     for path in [
         "/v1/pipelines/large/open",
         "/v1/pipelines/large/open?limit=10",
     ] {
         let http = cluster.http(1).to_owned();
-        if get(&http, path).is_err() {
-            println!("{path} is not known to this program");
-            continue;
-        }
         let (took, gap) = watch.during(phase, || get(&http, path).map(|_| ()))?;
-        line(&mut table, path, &took, gap);
+        line(&cells(path, Some((took.len(), Some(median(&took)))), gap));
     }
-    cluster.restart(OFTEN, &streams(dir.path()))?;
+    cluster.restart(OFTEN, &streams)?;
     wait_groups(&mut cluster, groups)?;
     let mut watch = Watch::of(&mut cluster)?;
     let (seen, gap) = checkpoints(&cluster, &mut watch)?;
-    line(&mut table, "checkpoints", &vec![f64::NAN; seen], gap);
-    println!("{groups} groups, {} a phase", phase.as_secs());
-    table.print();
-    println!(
-        "memory after they were read, a group with its key: {:.0} bytes",
-        held * 1_048_576.0 / groups as f64
-    );
-    Ok(())
+    line(&cells("checkpoints", Some((seen, None)), gap));
+    Ok(held * 1_048_576.0 / groups as f64)
 }
 
-fn line(table: &mut Table, name: &str, took: &[f64], gap: Duration) {
-    let known = !took.is_empty() && took.iter().all(|took| took.is_finite());
-    let middle = known.then(|| format!("{:.0}", median(took)));
-    table.line(&[
+fn cells(name: &str, done: Option<(usize, Option<f64>)>, gap: Duration) -> [String; 4] {
+    let took = done.and_then(|(_, took)| took);
+    [
         name.to_owned(),
-        took.len().to_string(),
-        middle.unwrap_or_default(),
+        done.map(|(times, _)| times.to_string()).unwrap_or_default(),
+        took.map(|took| format!("{took:.0}")).unwrap_or_default(),
         format!("{:.0}", gap.as_secs_f64() * 1e3),
-    ]);
+    ]
 }
 
-fn streams(dir: &Path) -> String {
+fn streams(dir: &Path, large: &str) -> String {
     let source = |name: &str| {
         let dir = dir.join(name);
         format!(
             "[[source]]\nname = \"{name}\"\nfiles = {{ dir = {dir:?}, pattern = \"*.ndjson\" }}\n"
         )
     };
-    let pipeline = |name: &str, size: &str, group: &str| {
+    let pipeline = |name: &str, source: &str, size: &str, group: &str| {
         format!(
-            "[[pipeline]]\nname = \"{name}\"\nsources = [\"{name}\"]\n{group}time = {{ field = \"t\", format = \"ms\" }}\n\
+            "[[pipeline]]\nname = \"{name}\"\nsources = [\"{source}\"]\n{group}time = {{ field = \"t\", format = \"ms\" }}\n\
              window = {{ size = \"{size}\" }}\nclose = {{ idle = \"never\" }}\nvalues = {{ n = \"count()\" }}\n"
         )
     };
     [
         source("large"),
         source("small"),
-        pipeline("large", "1 day", "group_by = [\"g\"]\n"),
-        pipeline("small", "10ms", ""),
+        pipeline("large", large, "1 day", "group_by = [\"g\"]\n"),
+        pipeline("small", "small", "10ms", ""),
     ]
     .concat()
 }
@@ -107,16 +125,18 @@ fn now_ms() -> u128 {
     since.unwrap_or_default().as_millis()
 }
 
-/// Written under another name first: the source must not take up a file that still grows slowly.
-fn write_groups(dir: &Path, groups: u64) -> Result<()> {
-    let unfinished = dir.join("unfinished");
-    let mut out = BufWriter::new(File::create(&unfinished)?);
-    let now = now_ms();
-    for group in 0..groups {
-        writeln!(out, r#"{{"t":{now},"g":"group-{group:07}"}}"#)?;
+/// Appends an event for each group, in whole lines: the feeder may append to the same file.
+fn write_groups(path: &Path, groups: u64) -> Result<()> {
+    use std::fmt::Write as _;
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    for some in (0..groups).step_by(10_000) {
+        let now = now_ms();
+        let mut lines = String::new();
+        for group in some..groups.min(some + 10_000) {
+            writeln!(lines, r#"{{"t":{now},"g":"group-{group:07}"}}"#)?;
+        }
+        file.write_all(lines.as_bytes())?;
     }
-    out.flush()?;
-    std::fs::rename(unfinished, dir.join("0.ndjson"))?;
     Ok(())
 }
 
@@ -151,10 +171,10 @@ struct Feeder {
 }
 
 impl Feeder {
-    fn start(dir: &Path) -> Result<Self> {
+    fn start(path: &Path) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
-        let mut file = File::create(dir.join("0.ndjson"))?;
+        let mut file = OpenOptions::new().append(true).open(path)?;
         std::thread::spawn(move || {
             while !told.load(Ordering::Relaxed) {
                 let line = format!("{{\"t\":{}}}\n", now_ms());
