@@ -14,7 +14,7 @@ use unisono_replication::command::{Command, FeedId};
 use unisono_replication::machine::{AcceptedTick, Effect, Machine};
 use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, Parcel};
+use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan};
 use crate::fetch::LaneStart;
@@ -30,7 +30,7 @@ pub enum Request {
     /// The state at the log's position where the driver stands; feeds deliver their parts when they are there.
     Checkpoint(SyncSender<PendingCheckpoint>),
     /// A peer's state takes the place of this node's.
-    Install(Box<Parcel>, SyncSender<io::Result<()>>),
+    Install(Box<CheckpointReader>, SyncSender<io::Result<()>>),
 }
 
 /// A checkpoint whose feeds are still on their way to its index.
@@ -61,15 +61,11 @@ impl Driver {
         core: Arc<Core>,
         store: CheckpointStore,
         requests: Receiver<Request>,
-        checkpoint: Option<Checkpoint>,
+        checkpoint: Option<StoredCheckpoint>,
     ) -> io::Result<Self> {
-        let position = checkpoint
-            .as_ref()
-            .map(Checkpoint::position)
-            .unwrap_or_default();
-        let raft = checkpoint
-            .as_ref()
-            .map(|checkpoint| checkpoint.raft.as_slice());
+        let header = checkpoint.as_ref().map(StoredCheckpoint::header);
+        let position = header.map(Header::position).unwrap_or_default();
+        let raft = header.map(|header| header.raft.as_slice());
         let cursor = core.replica.cursor(raft)?;
         let mut driver = Self {
             core,
@@ -80,7 +76,7 @@ impl Driver {
             created: BTreeMap::new(),
         };
         if let Some(checkpoint) = checkpoint {
-            driver.load(checkpoint);
+            driver.load(&checkpoint)?;
         }
         Ok(driver)
     }
@@ -222,12 +218,11 @@ impl Driver {
     }
 
     fn start_anew(&self, id: FeedId) {
-        self.start_feed(&mut self.core.agreed_mut(), id, &BTreeMap::new());
+        self.start_feed(&mut self.core.agreed_mut(), id, None);
     }
 
-    /// Starts a feed at the agreed state; its engine at `states`, which is the checkpoint of the same index.
-    fn start_feed(&self, agreed: &mut Agreed, id: FeedId, states: &BTreeMap<FeedId, Vec<u8>>) {
-        let state = states.get(&id).map(Vec::as_slice);
+    /// Starts a feed at the agreed state; its engine at `state`, which is its part of the checkpoint of the same index.
+    fn start_feed(&self, agreed: &mut Agreed, id: FeedId, state: Option<&[u8]>) {
         let feed = FeedPlan::new(&agreed.machine, id, state, &self.core.config)
             .and_then(|plan| Feed::start(plan, self.core.results.clone(), self.core.hooks()));
         match feed {

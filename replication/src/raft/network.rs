@@ -13,10 +13,11 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{BasicNode, OptionalSend};
-use reqwest::Client;
+use reqwest::{Client, RequestBuilder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::transfer::{self, SnapshotData};
 use super::types::{Snapshot, TypeConfig, Vote, decode, encode};
 use crate::identity::number_of;
 
@@ -25,8 +26,6 @@ const BACKOFF: Duration = Duration::from_millis(50);
 /// The least time that a peer has for entries and heartbeats. openraft gives it one heartbeat's interval, but a disk may
 /// take longer, and every call that is given up closes its connection.
 const APPEND: Duration = Duration::from_secs(1);
-/// How long sending a checkpoint may take.
-const SNAPSHOT: Duration = Duration::from_secs(300);
 /// How long the answer to a node's question may take.
 const QUESTION: Duration = Duration::from_secs(30);
 
@@ -75,21 +74,28 @@ impl Peer {
         request: &Q,
         within: Duration,
     ) -> Result<A, RPCError<TypeConfig>> {
+        let body = encode(request).map_err(|error| RPCError::Network(NetworkError::new(&error)))?;
+        let request = self.client.post(self.url(route)?).body(body);
+        Self::answer(request.timeout(within)).await
+    }
+
+    fn url(&self, route: &str) -> Result<String, RPCError<TypeConfig>> {
         let Some(address) = &self.address else {
             let number = number_of(self.target);
             let reason = io::Error::other(format!("replica {number} is not among the peers"));
             return Err(RPCError::Unreachable(Unreachable::new(&reason)));
         };
         // The target's id is part of the path: a node that came back with a wiped disk is somebody else.
-        let url = format!("http://{address}/raft/{:016x}/{route}", self.target);
-        let body = encode(request).map_err(|error| RPCError::Network(NetworkError::new(&error)))?;
-        let sent = self
-            .client
-            .post(url)
-            .body(body)
-            .timeout(within)
-            .send()
-            .await;
+        Ok(format!(
+            "http://{address}/raft/{:016x}/{route}",
+            self.target
+        ))
+    }
+
+    async fn answer<A: DeserializeOwned>(
+        request: RequestBuilder,
+    ) -> Result<A, RPCError<TypeConfig>> {
+        let sent = request.send().await;
         let answer = sent
             .and_then(reqwest::Response::error_for_status)
             .map_err(judge)?;
@@ -121,7 +127,7 @@ fn judge(error: reqwest::Error) -> RPCError<TypeConfig> {
 }
 
 impl RaftNetworkV2<TypeConfig> for Peer {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = SnapshotData;
 
     async fn append_entries(
         &mut self,
@@ -163,10 +169,20 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
-        let request = (vote, snapshot.meta, snapshot.snapshot);
+        let network = |error| RPCError::Network(NetworkError::new(&error));
+        let SnapshotData::Outgoing(write) = snapshot.snapshot else {
+            let reason = io::Error::other("a checkpoint without its data");
+            return Err(network(reason).into());
+        };
+        let url = self.url("snapshot")?;
+        let made = transfer::outgoing(&vote, &snapshot.meta, write);
+        let (body, progress) = made.map_err(network)?;
         tokio::select! {
-            answer = self.call("snapshot", &request, SNAPSHOT) => Ok(answer?),
+            answer = Self::answer(self.client.post(url).body(body)) => Ok(answer?),
             closed = cancel => Err(StreamingError::Closed(closed)),
+            () = transfer::stalled(progress) => {
+                Err(network(io::Error::from(io::ErrorKind::TimedOut)).into())
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -12,14 +12,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
-use super::types::{Raft, Snapshot, SnapshotMeta, Vote, decode, encode};
+use super::transfer::{self, SnapshotData};
+use super::types::{Raft, Snapshot, decode, encode};
 use crate::gossip::Gossip;
 use crate::snapshots::Snapshots;
 
-/// The largest message but a checkpoint.
+/// The largest message. A checkpoint has no bound: it is not held in memory.
 const MESSAGE_BYTES: usize = 64 << 20;
-/// The largest checkpoint.
-const SNAPSHOT_BYTES: usize = 2 << 30;
 
 #[derive(Clone)]
 pub(crate) struct Peers {
@@ -27,23 +26,22 @@ pub(crate) struct Peers {
     pub(crate) node_id: u64,
     pub(crate) gossip: Arc<Gossip>,
     pub(crate) snapshots: Arc<dyn Snapshots>,
+    /// Where checkpoints of peers are received.
+    pub(crate) incoming: Arc<std::path::Path>,
     /// One question of the peers' nodes at a time: what is asked for is large, and Raft comes first.
     pub(crate) questions: Arc<Semaphore>,
 }
 
 pub(crate) fn router(peers: Peers) -> Router {
-    let snapshot = Router::new()
-        .route("/raft/{target}/snapshot", post(snapshot))
-        .layer(DefaultBodyLimit::max(SNAPSHOT_BYTES));
     Router::new()
         .route("/raft/{target}/append", post(append))
         .route("/raft/{target}/vote", post(vote))
         .route("/raft/{target}/pre-vote", post(pre_vote))
         .route("/raft/{target}/transfer", post(transfer))
+        .route("/raft/{target}/snapshot", post(snapshot))
         .route("/gossip", get(gossip))
         .route("/ask", post(ask))
         .layer(DefaultBodyLimit::max(MESSAGE_BYTES))
-        .merge(snapshot)
         .with_state(peers)
 }
 
@@ -73,10 +71,15 @@ impl IntoResponse for Refusal {
 type Answer = Result<Vec<u8>, Refusal>;
 
 fn read<Q: DeserializeOwned>(peers: &Peers, target: &str, body: &[u8]) -> Result<Q, Refusal> {
-    if u64::from_str_radix(target, 16) != Ok(peers.node_id) {
-        return Err(Refusal::Misdirected);
-    }
+    check_target(peers, target)?;
     decode(body).map_err(Refusal::Unreadable)
+}
+
+fn check_target(peers: &Peers, target: &str) -> Result<(), Refusal> {
+    match u64::from_str_radix(target, 16) == Ok(peers.node_id) {
+        true => Ok(()),
+        false => Err(Refusal::Misdirected),
+    }
 }
 
 fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Answer {
@@ -110,8 +113,11 @@ async fn transfer(State(peers): State<Peers>, Path(target): Path<String>, body: 
     )
 }
 
-async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    let (vote, meta, snapshot): (Vote, SnapshotMeta, Vec<u8>) = read(&peers, &target, &body)?;
+async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Body) -> Answer {
+    check_target(&peers, &target)?;
+    let received = transfer::receive(body, &peers.incoming).await;
+    let (vote, meta, file) = received.map_err(Refusal::Unreadable)?;
+    let snapshot = SnapshotData::Received(file);
     answer(
         peers
             .raft
