@@ -14,9 +14,9 @@ use unisono_replication::command::{Command, FeedId};
 use unisono_replication::machine::{AcceptedTick, Effect, Machine};
 use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
 
-use crate::checkpoint::{Checkpoint, CheckpointStore, Parcel};
+use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
-use crate::feed::{Feed, FeedCheckpoint, FeedPlan};
+use crate::feed::{Feed, FeedCheckpoint, FeedPlan, SetupError};
 use crate::threads::{Role, test_panic};
 use crate::ingest::LaneStart;
 
@@ -31,7 +31,7 @@ pub enum Request {
     /// The state at the log's position where the driver stands; feeds deliver their parts when they are there.
     Checkpoint(SyncSender<PendingCheckpoint>),
     /// A peer's state takes the place of this node's.
-    Install(Box<Parcel>, SyncSender<io::Result<()>>),
+    Install(Box<CheckpointReader>, SyncSender<io::Result<()>>),
 }
 
 /// A checkpoint whose feeds are still on their way to its index.
@@ -62,15 +62,11 @@ impl Driver {
         core: Arc<Core>,
         store: CheckpointStore,
         requests: Receiver<Request>,
-        checkpoint: Option<Checkpoint>,
+        checkpoint: Option<StoredCheckpoint>,
     ) -> io::Result<Self> {
-        let position = checkpoint
-            .as_ref()
-            .map(Checkpoint::position)
-            .unwrap_or_default();
-        let raft = checkpoint
-            .as_ref()
-            .map(|checkpoint| checkpoint.raft.as_slice());
+        let header = checkpoint.as_ref().map(StoredCheckpoint::header);
+        let position = header.map(Header::position).unwrap_or_default();
+        let raft = header.map(|header| header.raft.as_slice());
         let cursor = core.replica.cursor(raft)?;
         let mut driver = Self {
             core,
@@ -81,7 +77,7 @@ impl Driver {
             created: BTreeMap::new(),
         };
         if let Some(checkpoint) = checkpoint {
-            driver.load(checkpoint);
+            driver.load(&checkpoint)?;
         }
         Ok(driver)
     }
@@ -224,28 +220,16 @@ impl Driver {
     }
 
     fn start_anew(&self, id: FeedId) {
-        self.start_feed(&mut self.core.agreed_mut(), id, &BTreeMap::new());
+        let mut agreed = self.core.agreed_mut();
+        let plan = FeedPlan::new(&agreed.machine, id, &self.core.config).map(FeedPlan::begin);
+        self.start_feed(&mut agreed, id, plan);
     }
 
-    /// Starts a feed at the agreed state; its engine at `states`, which is the checkpoint of the same index.
-    fn start_feed(&self, agreed: &mut Agreed, id: FeedId, states: &BTreeMap<FeedId, Vec<u8>>) {
-        let state = states.get(&id).map(Vec::as_slice);
-        let feed = FeedPlan::new(&agreed.machine, id, &self.core.config).and_then(|mut plan| {
-            let plan = match state {
-                None => plan.begin(),
-                Some(bytes) => {
-                    let parts: Vec<Vec<u8>> = postcard::from_bytes(bytes).unwrap_or_default();
-                    let mut parts = parts.iter();
-                    plan.read_feed(&mut parts.next().map_or(&[][..], |part| &part[..]))?;
-                    for (lane, part) in (0..).zip(parts) {
-                        plan.read_lane(lane, &mut &part[..])?;
-                    }
-                    plan.resume()?
-                }
-            };
-            let workers = Arc::clone(&self.core.workers);
-            let results = self.core.results.clone();
-            Feed::start(plan, workers, &self.core.read_ahead, results, self.core.hooks())
+    fn start_feed(&self, agreed: &mut Agreed, id: FeedId, plan: Result<FeedPlan, SetupError>) {
+        let core = &self.core;
+        let feed = plan.and_then(|plan| {
+            let (workers, results) = (Arc::clone(&core.workers), core.results.clone());
+            Feed::start(plan, workers, &core.read_ahead, results, core.hooks())
         });
         match feed {
             Ok(feed) => {

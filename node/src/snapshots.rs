@@ -1,6 +1,6 @@
-//! The node's side of Raft's snapshots: a checkpoint is the snapshot.
+//! The node's side of Raft's snapshots: a checkpoint is the snapshot, and a peer is sent it with the rows that it lacks.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::time::Duration;
@@ -9,16 +9,14 @@ use unisono_engine::row::Seq;
 use unisono_replication::{IncomingSnapshot, Snapshots, StoredSnapshot};
 
 use crate::checkpoint::{
-    Checkpoint, CheckpointStore, FeedState, Head, Parcel, SentRow, StreamRows, seal, stream_of,
-    unseal,
+    CheckpointReader, CheckpointStore, CheckpointWriter, Head, Header, PartId, StoredCheckpoint,
+    UnfinishedCheckpoint, encode_heads, read_heads, stream_of,
 };
 use crate::driver::{PendingCheckpoint, Request};
-use crate::results::{ResultsError, ResultsLog};
+use crate::results::ResultsLog;
 
 /// How long a feed may take to reach a checkpoint's index: one that waits for its records longer has no checkpoint now.
 const FEED_PATIENCE: Duration = Duration::from_secs(30);
-/// Rows that are read at a time, in number and bytes, for a parcel.
-const PAGE: (usize, usize) = (10_000, 16 << 20);
 
 /// Makes, keeps and takes in checkpoints for Raft.
 pub struct NodeSnapshots {
@@ -47,61 +45,51 @@ impl NodeSnapshots {
             .map_err(|_| io::Error::other("the node is stopping"))
     }
 
-    fn parcel(&self, checkpoint: Checkpoint) -> Result<Parcel, ResultsError> {
-        let mut rows = Vec::new();
-        for head in checkpoint.feeds.iter().flat_map(|feed| &feed.heads) {
-            let published = checkpoint.machine.frontier(head.stream);
-            rows.extend(self.unpublished(head, published)?);
-        }
-        Ok(Parcel { checkpoint, rows })
-    }
-
-    /// The rows of a stream from its frontier up to its head. Those that were published since and removed are left out.
-    fn unpublished(&self, head: &Head, published: u64) -> Result<Option<StreamRows>, ResultsError> {
-        let id = stream_of(head.stream);
-        let from = published.max(self.results.first_seq(id).0);
-        let Some(digest_before) = self.results.digest_before(id, Seq(from))? else {
+    /// Writes the feeds' parts as they come. `None` if one has stopped or is far behind: there is no checkpoint of this index.
+    fn gather(&self, pending: PendingCheckpoint) -> io::Result<Option<UnfinishedCheckpoint>> {
+        if pending.feeds.len() < pending.machine.feeds().len() {
+            tracing::warn!("no checkpoint: a feed of the cluster does not run on this node");
             return Ok(None);
-        };
-        let mut rows = Vec::new();
-        let mut next = from;
-        while next < head.next {
-            let page = self.results.read(id, Seq(next), PAGE.0, PAGE.1)?;
-            if page.is_empty() {
-                break;
-            }
-            next += page.len() as u64;
-            rows.extend(
-                page.into_iter()
-                    .filter(|row| row.seq.0 < head.next)
-                    .map(SentRow::new),
-            );
         }
-        let (stream, digest_before) = (head.stream, digest_before.0);
-        Ok(Some(StreamRows {
-            stream,
-            from,
-            digest_before,
-            rows,
-        }))
-    }
-
-    fn stored(&self, checkpoint: Checkpoint) -> io::Result<StoredSnapshot> {
-        let raft = checkpoint.raft.clone();
-        let parcel = self.parcel(checkpoint).map_err(io::Error::other)?;
-        Ok(StoredSnapshot {
-            raft,
-            data: seal(&parcel).map_err(io::Error::other)?,
-        })
+        let mut checkpoint = self.store.begin(Header {
+            index: pending.position.index,
+            term: pending.position.term,
+            raft: pending.raft,
+            machine: pending.machine,
+        })?;
+        for (feed, receiver) in pending.feeds {
+            let Ok(state) = receiver.recv_timeout(FEED_PATIENCE) else {
+                tracing::warn!(
+                    feed = feed.0,
+                    "no checkpoint: the feed is stopped or waits for records"
+                );
+                return Ok(None);
+            };
+            let heads: Vec<_> = state.heads.into_iter().map(Head::from).collect();
+            checkpoint.part(PartId::Heads(feed), |part| {
+                part.write_all(&encode_heads(&heads))
+            })?;
+            let snapshot = state.snapshot;
+            checkpoint.part(PartId::Feed(feed), |part| snapshot.write_feed(part))?;
+            for (number, lane) in (0..).zip(0..snapshot.lanes()) {
+                checkpoint.part(PartId::Lane(feed, number), |part| {
+                    snapshot.write_lane(lane, part)
+                })?;
+            }
+        }
+        Ok(Some(checkpoint))
     }
 }
 
 impl Snapshots for NodeSnapshots {
     fn current(&self) -> io::Result<Option<StoredSnapshot>> {
-        self.store
-            .load()?
-            .map(|checkpoint| self.stored(checkpoint))
-            .transpose()
+        let Some(checkpoint) = self.store.current() else {
+            return Ok(None);
+        };
+        let raft = checkpoint.header().raft.clone();
+        let results = self.results.clone();
+        let data = Box::new(move |out: &mut dyn Write| send(&checkpoint, &results, out));
+        Ok(Some(StoredSnapshot { raft, data }))
     }
 
     fn build(&self) -> io::Result<Option<Vec<u8>>> {
@@ -110,19 +98,22 @@ impl Snapshots for NodeSnapshots {
         let pending = receiver
             .recv()
             .map_err(|_| io::Error::other("the node is stopping"))?;
-        let Some(checkpoint) = gather(pending) else {
+        let Some(checkpoint) = self.gather(pending)? else {
             return Ok(None);
         };
         // Rows first, then the checkpoint that names them.
         self.results.sync().map_err(io::Error::other)?;
-        self.store.save(&checkpoint)?;
-        Ok(Some(checkpoint.raft))
+        let stored = self.store.finish(checkpoint)?;
+        Ok(Some(stored.header().raft.clone()))
     }
 
     fn install(&self, snapshot: IncomingSnapshot) -> io::Result<()> {
-        let parcel: Parcel = unseal(&snapshot.data).map_err(io::Error::other)?;
+        let path = snapshot.file.path();
+        // All of it is looked at before any of it takes the place of what is here.
+        CheckpointReader::open(path)?.verify()?;
+        let parcel = Box::new(CheckpointReader::open(path)?);
         let (sender, receiver) = sync_channel(1);
-        self.ask(Request::Install(Box::new(parcel), sender))?;
+        self.ask(Request::Install(parcel, sender))?;
         receiver
             .recv()
             .map_err(|_| io::Error::other("the node is stopping"))?
@@ -133,43 +124,80 @@ impl Snapshots for NodeSnapshots {
     }
 }
 
-/// Waits for the feeds' parts. `None` if one has stopped or is far behind: there is no checkpoint of this index.
-fn gather(pending: PendingCheckpoint) -> Option<Checkpoint> {
-    if pending.feeds.len() < pending.machine.feeds().len() {
-        tracing::warn!("no checkpoint: a feed of the cluster does not run on this node");
-        return None;
+/// Writes what a peer is sent: the checkpoint's parts, then the rows that were not published at its index.
+fn send(
+    checkpoint: &StoredCheckpoint,
+    results: &ResultsLog,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let header = checkpoint.header();
+    let mut reader = checkpoint.reader()?;
+    let mut parcel = CheckpointWriter::begin(out, header)?;
+    let mut heads = Vec::new();
+    while let Some((id, mut part)) = reader.next_part()? {
+        match id {
+            PartId::Heads(_) => {
+                let feeds = read_heads(&mut part)?;
+                parcel.part(id, |out| out.write_all(&encode_heads(&feeds)))?;
+                heads.extend(feeds);
+            }
+            PartId::Feed(_) | PartId::Lane(..) => {
+                parcel.part(id, |out| io::copy(&mut part, out).map(drop))?;
+            }
+            // Those that were on the way when this node took the checkpoint are sent from the results log.
+            PartId::Rows(_) => {}
+        }
     }
-    let mut feeds = Vec::new();
-    for (feed, receiver) in pending.feeds {
-        let Ok(part) = receiver.recv_timeout(FEED_PATIENCE) else {
-            tracing::warn!(
-                feed = feed.0,
-                "no checkpoint: the feed is stopped or waits for records"
-            );
-            return None;
-        };
-        let heads = part.heads.into_iter().map(Head::from).collect();
-        feeds.push(FeedState {
-            feed,
-            engine: packed(&part.snapshot)?,
-            heads,
-        });
+    for head in heads {
+        let id = stream_of(head.stream);
+        // Those that were published since and removed are left out.
+        let published = header.machine.frontier(head.stream);
+        let from = Seq(published.max(results.first_seq(id).0));
+        let known = results.digest_before(id, from).map_err(io::Error::other)?;
+        if from.0 < head.next && known.is_some() {
+            parcel.part(PartId::Rows(head.stream), |out| {
+                results.export(id, from, Seq(head.next), out)
+            })?;
+        }
     }
-    let (index, term) = (pending.position.index, pending.position.term);
-    Some(Checkpoint {
-        index,
-        term,
-        raft: pending.raft,
-        machine: pending.machine,
-        feeds,
-    })
+    parcel.finish()?;
+    Ok(())
 }
 
-fn packed(snapshot: &unisono_engine::FeedSnapshot) -> Option<Vec<u8>> {
-    let mut parts = vec![Vec::new(); snapshot.lanes() + 1];
-    snapshot.write_feed(&mut parts[0]).ok()?;
-    for lane in 0..snapshot.lanes() {
-        snapshot.write_lane(lane, &mut parts[lane + 1]).ok()?;
+/// Takes what [`send`] wrote: the rows into the results log, the rest into a checkpoint of this node's own.
+///
+/// # Errors
+/// It cannot be read, or not be written.
+pub fn take(
+    parcel: &mut CheckpointReader,
+    store: &CheckpointStore,
+    results: &ResultsLog,
+) -> io::Result<StoredCheckpoint> {
+    let mut checkpoint = store.begin(parcel.header().clone())?;
+    let mut without_rows = std::collections::BTreeMap::new();
+    while let Some((id, mut part)) = parcel.next_part()? {
+        match id {
+            PartId::Heads(_) => {
+                let heads = read_heads(&mut part)?;
+                checkpoint.part(id, |out| out.write_all(&encode_heads(&heads)))?;
+                without_rows.extend(heads.into_iter().map(|head| (head.stream, head)));
+            }
+            PartId::Feed(_) | PartId::Lane(..) => {
+                checkpoint.part(id, |out| io::copy(&mut part, out).map(drop))?;
+            }
+            PartId::Rows(stream) => {
+                let rows: &mut dyn Read = &mut part;
+                results.import(stream_of(stream), rows)?;
+                without_rows.remove(&stream);
+            }
+        }
     }
-    postcard::to_stdvec(&parts).ok()
+    // What is here below stays if it is the same; what is above is computed again when its ticks are replayed.
+    for head in without_rows.values() {
+        let digest = unisono_engine::row::Digest(head.digest);
+        let reset = results.reset(stream_of(head.stream), Seq(head.next), digest);
+        reset.map_err(io::Error::other)?;
+    }
+    results.sync().map_err(io::Error::other)?;
+    store.finish(checkpoint)
 }

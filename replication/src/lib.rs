@@ -22,5 +22,5 @@ pub use cursor::{CursorEvent, LogCursor, Position};
 pub use error::{CheckpointError, HandOverError, LogError, ProposeError, StartError};
 pub use gossip::PeerStatus;
 pub use handle::{Replica, ReplicaConfig};
-pub use snapshots::{IncomingSnapshot, Snapshots, StoredSnapshot};
+pub use snapshots::{IncomingSnapshot, ReceivedFile, Snapshots, StoredSnapshot, WriteSnapshot};
 pub use view::{Role, View};

@@ -7,4 +7,5 @@ mod members;
 mod network;
 pub(crate) mod runtime;
 mod server;
+mod transfer;
 pub(crate) mod types;

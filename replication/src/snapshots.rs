@@ -1,10 +1,12 @@
 //! What the node brings: a checkpoint of its engine is the Raft snapshot.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 /// Makes, keeps and takes in checkpoints. Calls block; they are made off the Raft runtime.
 pub trait Snapshots: Send + Sync + 'static {
-    /// The last checkpoint that is stored durably, for the start and for a peer that needs it.
+    /// The last checkpoint that is stored durably, for the start and for a peer that needs it. Raft waits for this call, not
+    /// for its data.
     ///
     /// # Errors
     /// It cannot be read.
@@ -32,20 +34,47 @@ pub trait Snapshots: Send + Sync + 'static {
     }
 }
 
+/// Writes all that a peer needs. It may read as it goes; what it writes is sent in pieces.
+pub type WriteSnapshot = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;
+
 /// A checkpoint as it is stored.
-#[derive(Clone, Debug)]
 pub struct StoredSnapshot {
     /// Its place in the log and the membership there, opaque.
     pub raft: Vec<u8>,
     /// All that a peer needs.
-    pub data: Vec<u8>,
+    pub data: WriteSnapshot,
 }
 
 /// A checkpoint that a peer has sent.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct IncomingSnapshot {
     /// Its place in the log and the membership there, opaque.
     pub raft: Vec<u8>,
-    /// What the peer's [`Snapshots::current`] gave.
-    pub data: Vec<u8>,
+    /// What the data of the peer's [`Snapshots::current`] wrote.
+    pub file: ReceivedFile,
+}
+
+/// A file that is removed when this is dropped.
+#[derive(Debug)]
+pub struct ReceivedFile {
+    path: PathBuf,
+}
+
+impl ReceivedFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ReceivedFile {
+    fn drop(&mut self) {
+        // What is left is removed at the next start.
+        let _ = std::fs::remove_file(&self.path);
+    }
 }

@@ -163,9 +163,11 @@ async fn a_follower_that_missed_the_purged_log_takes_a_checkpoint() {
         .await;
     // The purge follows the checkpoint a moment later.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    cluster.break_off(leader, 2);
     cluster.restart(away).await;
     let entries = cluster.settled(100).await;
     assert_eq!(entries[99].1, payload(99));
+    assert_eq!(cluster.left_to_break_off(leader), 0, "begun anew");
     assert_eq!(
         cluster.installs(away),
         1,

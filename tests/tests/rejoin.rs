@@ -118,8 +118,8 @@ async fn lead(stage: &mut Stage, number: u16) -> Result<()> {
         }
         ensure!(Instant::now() < deadline, "replica {number} never led");
         stage.cluster.kill(6 - leader - number)?;
-        // The leader hands over to whom it has heard of lately.
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        // The leader hands over to whoever has most of the log: with a row more, that is not the one that is gone.
+        stage.wait_for_new_row(PATIENCE).await?;
         stage.cluster.terminate(leader).await?;
         stage.cluster.restart_all()?;
         stage.cluster.wait_ready().await?;

@@ -1,31 +1,20 @@
 //! Taking over a state as a whole: at start one's own checkpoint, later a peer's.
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
 use std::sync::atomic::Ordering;
 
-use unisono_engine::row::{Digest, Seq, StreamOutput};
-use unisono_replication::Position;
+use unisono_replication::command::FeedId;
 
 use super::{Driver, end};
-use crate::checkpoint::{Checkpoint, Head, Parcel, StreamRows, stream_of};
-use crate::results::{ResultsError, ResultsLog};
-
-impl Checkpoint {
-    /// Where in the log the checkpoint stands.
-    #[must_use]
-    pub fn position(&self) -> Position {
-        Position {
-            index: self.index,
-            term: self.term,
-        }
-    }
-}
+use crate::checkpoint::{CheckpointReader, PartId, StoredCheckpoint};
+use crate::feed::{FeedPlan, SetupError};
+use crate::snapshots;
 
 impl Driver {
     /// Puts a peer's state in the place of this node's: rows first, then the checkpoint that names them.
-    pub(super) fn install(&mut self, parcel: Parcel) -> io::Result<()> {
-        let index = parcel.checkpoint.index;
+    pub(super) fn install(&mut self, mut parcel: CheckpointReader) -> io::Result<()> {
+        let index = parcel.header().index;
         if index <= self.position.index {
             return Ok(());
         }
@@ -33,12 +22,11 @@ impl Driver {
         // The feeds end here: nothing else writes rows meanwhile.
         let stopped = std::mem::take(&mut self.core.agreed_mut().feeds);
         end(stopped.into_values());
-        take_rows(&self.core.results, &parcel).map_err(io::Error::other)?;
-        self.core.results.sync().map_err(io::Error::other)?;
-        self.store.save(&parcel.checkpoint)?;
-        self.cursor = self.core.replica.cursor(Some(&parcel.checkpoint.raft))?;
-        self.position = parcel.checkpoint.position();
-        self.load(parcel.checkpoint);
+        let checkpoint = snapshots::take(&mut parcel, &self.store, &self.core.results)?;
+        let header = checkpoint.header();
+        self.cursor = self.core.replica.cursor(Some(&header.raft))?;
+        self.position = header.position();
+        self.load(&checkpoint)?;
         self.core
             .counters
             .checkpoints_installed
@@ -46,52 +34,52 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a checkpoint's state the agreed one and starts its feeds.
-    pub(super) fn load(&mut self, checkpoint: Checkpoint) {
-        let position = checkpoint.position();
+    /// Makes a checkpoint's state the agreed one and starts its feeds, each when its part was read.
+    pub(super) fn load(&mut self, checkpoint: &StoredCheckpoint) -> io::Result<()> {
+        let header = checkpoint.header();
+        let mut reader = checkpoint.reader()?;
         let mut agreed = self.core.agreed_mut();
-        agreed.index = checkpoint.index;
-        agreed.machine = checkpoint.machine;
+        agreed.index = header.index;
+        agreed.machine = header.machine.clone();
         agreed.ticked.clear();
         agreed.refused.clear();
-        let states: BTreeMap<_, _> = checkpoint
-            .feeds
-            .into_iter()
-            .map(|feed| (feed.feed, feed.engine))
-            .collect();
-        let ids: Vec<_> = agreed.machine.feeds().keys().copied().collect();
-        for id in ids {
-            self.start_feed(&mut agreed, id, &states);
+        let mut plans: BTreeMap<FeedId, Result<FeedPlan, SetupError>> = BTreeMap::new();
+        for &id in agreed.machine.feeds().keys() {
+            plans.insert(id, FeedPlan::new(&agreed.machine, id, &self.core.config));
+        }
+        let mut restored = BTreeSet::new();
+        while let Some((id, mut part)) = reader.next_part()? {
+            let (PartId::Feed(feed) | PartId::Lane(feed, _)) = id else {
+                continue;
+            };
+            restored.insert(feed);
+            if let Some(plan) = plans.get_mut(&feed) {
+                read_part(plan, id, &mut part);
+            }
+        }
+        for (id, plan) in plans {
+            let plan = plan.and_then(|plan| match restored.contains(&id) {
+                true => plan.resume(),
+                false => Ok(plan.begin()),
+            });
+            self.start_feed(&mut agreed, id, plan);
         }
         drop(agreed);
-        self.core.set_applied(position);
+        self.core.set_applied(header.position());
         self.core.tell_news();
+        Ok(())
     }
 }
 
-fn take_rows(results: &ResultsLog, parcel: &Parcel) -> Result<(), ResultsError> {
-    let sent: BTreeMap<_, &StreamRows> =
-        parcel.rows.iter().map(|rows| (rows.stream, rows)).collect();
-    let heads = parcel.checkpoint.feeds.iter().flat_map(|feed| &feed.heads);
-    for &Head {
-        stream,
-        next,
-        digest,
-    } in heads
-    {
-        let id = stream_of(stream);
-        let sent = sent.get(&stream).filter(|sent| !sent.rows.is_empty());
-        // What is here below stays if it is the same; what is above is computed again when its ticks are replayed.
-        let Some(sent) = sent else {
-            results.reset(id, Seq(next), Digest(digest))?;
-            continue;
-        };
-        results.reset(id, Seq(sent.from), Digest(sent.digest_before))?;
-        let numbered = (sent.from..).zip(&sent.rows);
-        let rows = numbered
-            .map(|(seq, row)| row.clone().into_row(seq))
-            .collect();
-        results.append(&StreamOutput { stream: id, rows })?;
+/// Reads a part into the plan; a plan that cannot be kept says why.
+fn read_part(plan: &mut Result<FeedPlan, SetupError>, id: PartId, part: &mut dyn Read) {
+    let Ok(whole) = plan else { return };
+    let read = match id {
+        PartId::Feed(_) => whole.read_feed(part),
+        PartId::Lane(_, lane) => whole.read_lane(lane, part),
+        PartId::Heads(_) | PartId::Rows(_) => Ok(()),
+    };
+    if let Err(error) = read {
+        *plan = Err(error);
     }
-    Ok(())
 }

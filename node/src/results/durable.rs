@@ -48,7 +48,10 @@ impl Marks {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             Err(error) => return Err(ResultsError::io("read", &path)(error)),
         };
-        let version = text.lines().next().and_then(|line| line.strip_prefix(TITLE));
+        let version = text
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix(TITLE));
         if let Some(found) = version.filter(|&found| found != VERSION.to_string()) {
             let (found, reads) = (found.to_owned(), VERSION);
             return Err(ResultsError::Version { path, found, reads });

@@ -115,7 +115,10 @@ mod tests {
         let mut bytes = Vec::new();
         encode(&RowRef::from(&row()), &mut bytes);
         let (view, length) = decode(&bytes).unwrap();
-        assert_eq!((view.to_row(), length as u64), (row(), encoded_len(&RowRef::from(&row()))));
+        assert_eq!(
+            (view.to_row(), length as u64),
+            (row(), encoded_len(&RowRef::from(&row())))
+        );
         assert_eq!(bytes.len(), length);
     }
 

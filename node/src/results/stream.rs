@@ -305,9 +305,7 @@ fn segment_files(dir: &Path) -> Result<Vec<(Seq, PathBuf)>, ResultsError> {
         let path = entry.path();
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let is_index = path
-            .extension()
-            .is_some_and(|end| end == index::EXTENSION);
+        let is_index = path.extension().is_some_and(|end| end == index::EXTENSION);
         if name == older::LACKS_OLDER || is_index {
             continue;
         }

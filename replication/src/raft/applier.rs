@@ -9,6 +9,7 @@ use futures_util::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 
+use super::transfer::SnapshotData;
 use super::types::{
     LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, decode_raft_state,
     encode_raft_state,
@@ -100,7 +101,7 @@ pub(crate) struct StateMachine {
 }
 
 impl RaftStateMachine<TypeConfig> for StateMachine {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = SnapshotData;
     type SnapshotBuilder = MadeCheckpoint;
 
     async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
@@ -139,10 +140,17 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         MadeCheckpoint(self.mark.lock().checkpoint.clone().unwrap_or_default())
     }
 
-    async fn install_snapshot(&mut self, meta: &SnapshotMeta, data: Vec<u8>) -> io::Result<()> {
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        data: SnapshotData,
+    ) -> io::Result<()> {
+        let SnapshotData::Received(file) = data else {
+            return Err(io::Error::other("a checkpoint that no peer has sent"));
+        };
         let snapshots = Arc::clone(&self.snapshots);
         let raft = encode_raft_state(meta)?;
-        let install = move || snapshots.install(IncomingSnapshot { raft, data });
+        let install = move || snapshots.install(IncomingSnapshot { raft, file });
         tokio::task::spawn_blocking(install)
             .await
             .map_err(io::Error::other)??;
@@ -163,7 +171,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         };
         Ok(Some(Snapshot {
             meta: decode_raft_state(&stored.raft)?,
-            snapshot: stored.data,
+            snapshot: SnapshotData::Outgoing(stored.data),
         }))
     }
 }
@@ -172,13 +180,13 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 pub(crate) struct MadeCheckpoint(SnapshotMeta);
 
 impl RaftSnapshotBuilder<TypeConfig> for MadeCheckpoint {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = SnapshotData;
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         // Only its place is used here; whoever needs the data asks for the current snapshot.
         Ok(Snapshot {
             meta: self.0.clone(),
-            snapshot: Vec::new(),
+            snapshot: SnapshotData::Kept,
         })
     }
 }

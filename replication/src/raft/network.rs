@@ -13,10 +13,11 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{BasicNode, OptionalSend};
-use reqwest::Client;
+use reqwest::{Client, RequestBuilder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::transfer::{self, SnapshotData};
 use super::types::{Snapshot, TypeConfig, Vote, decode, encode};
 use crate::identity::number_of;
 use crate::link::{self, CallError, Link, Topic};
@@ -26,8 +27,6 @@ const BACKOFF: Duration = Duration::from_millis(50);
 /// The least time that a peer has for entries and heartbeats. openraft gives it one heartbeat's interval, but a disk may
 /// take longer, and every call that is given up closes its link.
 const APPEND: Duration = Duration::from_secs(1);
-/// How long sending a checkpoint may take.
-const SNAPSHOT: Duration = Duration::from_secs(300);
 /// How long the answer to a node's question may take.
 const QUESTION: Duration = Duration::from_secs(30);
 
@@ -90,35 +89,28 @@ impl Peer {
         }
     }
 
-    async fn send_snapshot(
-        &self,
-        vote: Vote,
-        snapshot: Snapshot,
-    ) -> Result<SnapshotResponse<TypeConfig>, RPCError<TypeConfig>> {
+    /// Where the peer takes checkpoints.
+    fn snapshot_url(&self) -> Result<String, RPCError<TypeConfig>> {
         let Some(address) = &self.address else {
             return Err(unknown_peer(self.target));
         };
         // The target's id is part of the path: a node that came back with a wiped disk is somebody else.
         let version = link::VERSION;
-        let url = format!(
+        Ok(format!(
             "http://{address}/v{version}/raft/{:016x}/snapshot",
             self.target
-        );
-        // A checkpoint is large: encoding it must not hold up the heartbeats.
-        let request = (vote, snapshot.meta, snapshot.snapshot);
-        let encoded = tokio::task::spawn_blocking(move || encode(&request)).await;
-        let broken = |error| RPCError::Network(NetworkError::new(&error));
-        let body = encoded
-            .map_err(io::Error::other)
-            .flatten()
-            .map_err(broken)?;
-        let request = self.client.post(url).body(body).timeout(SNAPSHOT);
-        let answer = request
-            .send()
-            .await
-            .and_then(reqwest::Response::error_for_status);
-        let body = answer.map_err(classify)?.bytes().await.map_err(classify)?;
-        decode(&body).map_err(broken)
+        ))
+    }
+
+    async fn answer<A: DeserializeOwned>(
+        request: RequestBuilder,
+    ) -> Result<A, RPCError<TypeConfig>> {
+        let sent = request.send().await;
+        let answer = sent
+            .and_then(reqwest::Response::error_for_status)
+            .map_err(classify)?;
+        let body = answer.bytes().await.map_err(classify)?;
+        decode(&body).map_err(|error| RPCError::Network(NetworkError::new(&error)))
     }
 }
 
@@ -154,7 +146,7 @@ pub(crate) async fn ask(network: &Network, number: u16, question: Vec<u8>) -> io
 }
 
 impl RaftNetworkV2<TypeConfig> for Peer {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = SnapshotData;
 
     async fn append_entries(
         &mut self,
@@ -197,9 +189,20 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let network = |error| RPCError::Network(NetworkError::new(&error));
+        let SnapshotData::Outgoing(write) = snapshot.snapshot else {
+            let reason = io::Error::other("a checkpoint without its data");
+            return Err(network(reason).into());
+        };
+        let url = self.snapshot_url()?;
+        let made = transfer::outgoing(&vote, &snapshot.meta, write);
+        let (body, progress) = made.map_err(network)?;
         tokio::select! {
-            answer = self.send_snapshot(vote, snapshot) => Ok(answer?),
+            answer = Self::answer(self.client.post(url).body(body)) => Ok(answer?),
             closed = cancel => Err(StreamingError::Closed(closed)),
+            () = transfer::stalled(progress) => {
+                Err(network(io::Error::from(io::ErrorKind::TimedOut)).into())
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use super::log_store::LogStore;
 use super::members::Members;
 use super::network::{Network, ask, client};
 use super::server::{Peers, accept};
+use super::transfer::prepare;
 use super::types::{
     Payload, Raft, SnapshotMeta, TypeConfig, decode_raft_state, index_of, position,
 };
@@ -45,6 +47,7 @@ pub(crate) struct Inner {
     log: LogStore,
     mark: Arc<Mark>,
     snapshots: Arc<dyn Snapshots>,
+    incoming: Arc<Path>,
     pub(crate) gossip: Arc<Gossip>,
     pub(crate) view: watch::Receiver<View>,
     pub(crate) fatal: watch::Receiver<Option<String>>,
@@ -74,6 +77,11 @@ impl Inner {
                 return Err(error);
             }
         };
+        let incoming = prepare(&config.dir).map_err(|cause| StartError::Io {
+            path: config.dir.clone(),
+            cause,
+        })?;
+        let incoming: Arc<Path> = incoming.into();
         let mark = Arc::new(Mark::new(checkpoint));
         let machine = StateMachine {
             mark: Arc::clone(&mark),
@@ -101,6 +109,7 @@ impl Inner {
             log,
             mark,
             snapshots,
+            incoming,
             gossip,
             view,
             fatal: failed,
@@ -135,6 +144,7 @@ impl Inner {
             node_id: self.log.node_id(),
             gossip: Arc::clone(&self.gossip),
             snapshots: Arc::clone(&self.snapshots),
+            incoming: Arc::clone(&self.incoming),
             questions: Arc::new(Semaphore::new(1)),
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Runtime)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -15,15 +15,14 @@ use serde::de::DeserializeOwned;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::types::{Raft, Snapshot, SnapshotMeta, Vote, decode, encode};
+use super::transfer::{self, SnapshotData};
+use super::types::{Raft, Snapshot, decode, encode};
 use crate::gossip::Gossip;
 use crate::link::{self, Refusal, Request, Topic};
 use crate::snapshots::Snapshots;
 
-/// The largest question.
+/// The largest question. A checkpoint has no bound: it is not held in memory.
 const QUESTION_BYTES: usize = 64 << 20;
-/// The largest checkpoint.
-const SNAPSHOT_BYTES: usize = 2 << 30;
 /// How long a connection may say nothing at all.
 const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// Where the system has no connection to give (too many files are open), it is asked again after so long.
@@ -35,6 +34,8 @@ pub(crate) struct Peers {
     pub(crate) node_id: u64,
     pub(crate) gossip: Arc<Gossip>,
     pub(crate) snapshots: Arc<dyn Snapshots>,
+    /// Where checkpoints of peers are received.
+    pub(crate) incoming: Arc<std::path::Path>,
     /// One question of the peers' nodes at a time: what is asked for is large, and Raft comes first.
     pub(crate) questions: Arc<Semaphore>,
 }
@@ -137,6 +138,13 @@ fn read<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Refusal> {
     decode(body).map_err(unreadable)
 }
 
+fn check_target(peers: &Peers, target: &str) -> Result<(), Refusal> {
+    match u64::from_str_radix(target, 16) == Ok(peers.node_id) {
+        true => Ok(()),
+        false => Err(Refusal::Misdirected),
+    }
+}
+
 fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Answer {
     encode(&result.map_err(|error| stopped(&error))?).map_err(unreadable)
 }
@@ -144,13 +152,10 @@ fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Answer {
 fn router(peers: Peers) -> Router {
     let version = link::VERSION;
     let path = |route: &str| format!("/v{version}/{route}");
-    let snapshot = Router::new()
-        .route(&path("raft/{target}/snapshot"), post(snapshot))
-        .layer(DefaultBodyLimit::max(SNAPSHOT_BYTES));
     Router::new()
+        .route(&path("raft/{target}/snapshot"), post(snapshot))
         .route(&path("ask"), post(ask))
         .layer(DefaultBodyLimit::max(QUESTION_BYTES))
-        .merge(snapshot)
         .fallback(async move || {
             let text = format!(
                 "not a message of version {version} of the replicas' protocol: run the same Unisono on all replicas"
@@ -171,16 +176,17 @@ impl IntoResponse for Refusal {
     }
 }
 
-async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Bytes) -> Answer {
-    if u64::from_str_radix(&target, 16) != Ok(peers.node_id) {
-        return Err(Refusal::Misdirected);
-    }
-    // A checkpoint is large: decoding it must not hold up the heartbeats.
-    let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
-    let decoded = decoded.map_err(|error| stopped(&error))?;
-    let (vote, meta, snapshot): (Vote, SnapshotMeta, Vec<u8>) = decoded.map_err(unreadable)?;
-    let snapshot = Snapshot { meta, snapshot };
-    answer(peers.raft.install_full_snapshot(vote, snapshot).await)
+async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Body) -> Answer {
+    check_target(&peers, &target)?;
+    let received = transfer::receive(body, &peers.incoming).await;
+    let (vote, meta, file) = received.map_err(unreadable)?;
+    let snapshot = SnapshotData::Received(file);
+    answer(
+        peers
+            .raft
+            .install_full_snapshot(vote, Snapshot { meta, snapshot })
+            .await,
+    )
 }
 
 async fn ask(State(peers): State<Peers>, body: Bytes) -> Answer {

@@ -28,7 +28,7 @@ pub(crate) type LogId = LogIdOf<TypeConfig>;
 pub(crate) type Vote = openraft::alias::VoteOf<TypeConfig>;
 pub(crate) type SnapshotMeta = SnapshotMetaOf<TypeConfig>;
 pub(crate) type StoredMembership = openraft::alias::StoredMembershipOf<TypeConfig>;
-pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, Vec<u8>>;
+pub(crate) type Snapshot = openraft::alias::SnapshotOf<TypeConfig, super::transfer::SnapshotData>;
 
 /// Version of the bytes in which a checkpoint carries its place in the Raft log.
 const RAFT_STATE_VERSION: u8 = 1;

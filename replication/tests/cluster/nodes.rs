@@ -28,9 +28,18 @@ pub fn payload(number: u32) -> Vec<u8> {
 #[derive(Default)]
 struct Engine {
     live: Mutex<Live>,
-    stored: Mutex<Option<StoredSnapshot>>,
+    stored: Mutex<Option<Stored>>,
+    /// Transfers that break off in the midst.
+    break_off: AtomicUsize,
     installs: AtomicUsize,
     stopping: AtomicBool,
+}
+
+/// A checkpoint on the engine's disk.
+#[derive(Clone)]
+struct Stored {
+    raft: Vec<u8>,
+    data: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -87,7 +96,25 @@ impl Engine {
 
 impl Snapshots for Engine {
     fn current(&self) -> io::Result<Option<StoredSnapshot>> {
-        Ok(self.stored.lock().unwrap().clone())
+        let Some(Stored { raft, data }) = self.stored.lock().unwrap().clone() else {
+            return Ok(None);
+        };
+        let breaks = self
+            .break_off
+            .try_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                left.checked_sub(1)
+            });
+        let write = move |out: &mut dyn io::Write| match breaks {
+            Ok(_) => {
+                out.write_all(&data[..data.len() / 2])?;
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            Err(_) => out.write_all(&data),
+        };
+        Ok(Some(StoredSnapshot {
+            raft,
+            data: Box::new(write),
+        }))
     }
 
     fn build(&self) -> io::Result<Option<Vec<u8>>> {
@@ -96,7 +123,7 @@ impl Snapshots for Engine {
             return Ok(None);
         };
         let data = postcard::to_stdvec(&live.entries).unwrap();
-        *self.stored.lock().unwrap() = Some(StoredSnapshot {
+        *self.stored.lock().unwrap() = Some(Stored {
             raft: raft.clone(),
             data,
         });
@@ -104,12 +131,13 @@ impl Snapshots for Engine {
     }
 
     fn install(&self, snapshot: IncomingSnapshot) -> io::Result<()> {
-        let IncomingSnapshot { raft, data } = snapshot;
+        let IncomingSnapshot { raft, file } = snapshot;
+        let data = std::fs::read(file.path())?;
         let mut live = self.live.lock().unwrap();
         live.entries = postcard::from_bytes(&data).unwrap();
         live.raft = Some(raft.clone());
         live.moved = true;
-        *self.stored.lock().unwrap() = Some(StoredSnapshot { raft, data });
+        *self.stored.lock().unwrap() = Some(Stored { raft, data });
         self.installs.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -199,6 +227,18 @@ impl Cluster {
     /// How many checkpoints of peers this node has taken in.
     pub fn installs(&self, number: u16) -> usize {
         self.engines[&number].installs.load(Ordering::SeqCst)
+    }
+
+    /// Has a node's next transfers of its checkpoint break off in the midst.
+    pub fn break_off(&self, number: u16, transfers: usize) {
+        self.engines[&number]
+            .break_off
+            .store(transfers, Ordering::SeqCst);
+    }
+
+    /// How many transfers have yet to break off.
+    pub fn left_to_break_off(&self, number: u16) -> usize {
+        self.engines[&number].break_off.load(Ordering::SeqCst)
     }
 
     /// Waits until something holds.
