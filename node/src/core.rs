@@ -13,6 +13,7 @@ use unisono_replication::machine::Machine;
 use unisono_replication::{Position, Replica};
 
 use crate::config::NodeConfig;
+use crate::definition::PipelineDefinition;
 use crate::feed::{Feed, Hooks};
 use crate::ids::key_of;
 use crate::results::ResultsLog;
@@ -42,11 +43,29 @@ pub struct Agreed {
     /// The index of the log at which the state stands.
     pub index: u64,
     pub machine: Machine,
+    /// The machine's pipelines, read; one that this program cannot read is absent, and its feed refused.
+    pub definitions: BTreeMap<u64, Arc<PipelineDefinition>>,
     pub feeds: BTreeMap<FeedId, Arc<Feed>>,
     /// Feeds that could not be started here, and why.
     pub refused: BTreeMap<FeedId, String>,
     /// When this process saw the last tick of a feed.
     pub ticked: BTreeMap<FeedId, Instant>,
+}
+
+impl Agreed {
+    /// Reads the definitions of the machine's pipelines that are not read yet, and forgets those that it no longer has.
+    pub(crate) fn read_definitions(&mut self) {
+        let pipelines = self.machine.pipelines();
+        self.definitions
+            .retain(|incarnation, _| pipelines.contains_key(incarnation));
+        for (&incarnation, pipeline) in pipelines {
+            if !self.definitions.contains_key(&incarnation)
+                && let Ok(read) = PipelineDefinition::from_canonical(&pipeline.definition)
+            {
+                self.definitions.insert(incarnation, Arc::new(read));
+            }
+        }
+    }
 }
 
 /// What is counted since the process started.

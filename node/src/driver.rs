@@ -167,8 +167,12 @@ impl Driver {
             Effect::FeedCreated(_) => {}
             // A feed takes pipelines before its first tick only, so it can simply begin anew.
             Effect::PipelineCreated { incarnation } => {
-                let feed = self.core.agreed().machine.pipelines()[&incarnation].feed;
-                let stopped = self.core.agreed_mut().feeds.remove(&feed);
+                let (feed, stopped) = {
+                    let mut agreed = self.core.agreed_mut();
+                    agreed.read_definitions();
+                    let feed = agreed.machine.pipelines()[&incarnation].feed;
+                    (feed, agreed.feeds.remove(&feed))
+                };
                 end(stopped);
                 self.created.insert(feed, Instant::now());
             }

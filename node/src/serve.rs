@@ -12,8 +12,9 @@ use tokio::sync::mpsc;
 use unisono_replication::{Replica, ReplicaConfig};
 
 use crate::checkpoint::CheckpointStore;
-use crate::config::{BUILTIN_SINK, NodeConfig};
+use crate::config::NodeConfig;
 use crate::core::Core;
+use crate::definition::BUILTIN_SINK;
 use crate::driver::Driver;
 use crate::publish::sink::builtin::BuiltinSink;
 use crate::publish::sink::kafka::{self, KafkaSink};

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use unisono::config::{FieldPath, FieldSet};
 use unisono::decode::Decoder;
+use unisono::definition::{FieldPath, FieldSet};
 
 const RECORDS: u32 = 1_000_000;
 const ROUNDS: usize = 5;

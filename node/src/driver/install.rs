@@ -52,6 +52,8 @@ impl Driver {
         let mut agreed = self.core.agreed_mut();
         agreed.index = checkpoint.index;
         agreed.machine = checkpoint.machine;
+        agreed.definitions.clear();
+        agreed.read_definitions();
         agreed.ticked.clear();
         agreed.refused.clear();
         let states: BTreeMap<_, _> = checkpoint
