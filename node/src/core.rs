@@ -21,10 +21,15 @@ use crate::threads::{self, lock};
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {
+    /// This node's, checked.
     pub config: NodeConfig,
+    /// Its Raft.
     pub replica: Replica,
+    /// Its rows.
     pub results: ResultsLog,
+    /// What it has counted.
     pub counters: Counters,
+    /// What its publishers have published.
     pub reported: Reported,
     /// Why a pipeline of the config cannot be created at the moment; only the leader tries, so only it knows.
     pub waiting: Mutex<Option<String>>,
@@ -42,9 +47,11 @@ pub struct Core {
 pub struct Agreed {
     /// The index of the log at which the state stands.
     pub index: u64,
+    /// The state itself.
     pub machine: Machine,
     /// The machine's pipelines, read; one that this program cannot read is absent, and its feed refused.
     pub definitions: BTreeMap<u64, Arc<PipelineDefinition>>,
+    /// Feeds that run here, though they may have stopped.
     pub feeds: BTreeMap<FeedId, Arc<Feed>>,
     /// Feeds that could not be started here, and why.
     pub refused: BTreeMap<FeedId, String>,
@@ -71,15 +78,25 @@ impl Agreed {
 /// What is counted since the process started.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Entries of the agreed log that were read.
     pub entries: AtomicU64,
+    /// Ticks that were accepted.
     pub ticks: AtomicU64,
+    /// Entries that did not count.
     pub void_entries: AtomicU64,
+    /// Checkpoints that were made.
     pub checkpoints: AtomicU64,
+    /// Checkpoints that were taken from peers.
     pub checkpoints_installed: AtomicU64,
+    /// Proposals whose outcome is unknown or void.
     pub proposals_lost: AtomicU64,
+    /// Times a sink was acquired.
     pub takeovers: AtomicU64,
+    /// Rows published to sinks other than the built-in one.
     pub published_rows: AtomicU64,
+    /// Publications that failed.
     pub publish_retries: AtomicU64,
+    /// Times another publisher had acquired a sink.
     pub fenced: AtomicU64,
 }
 
@@ -106,6 +123,7 @@ impl Reported {
 /// that moment, and all that is done with it is checked again where it counts: by the log, and by the sink.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Authority {
+    /// The term.
     pub term: u64,
 }
 
@@ -160,7 +178,7 @@ impl Core {
     }
 
     /// Tells the publishers to look again.
-    pub(crate) fn tell_news(&self) {
+    pub(crate) fn notify(&self) {
         self.news
             .send_modify(|count| *count = count.wrapping_add(1));
     }
@@ -196,7 +214,7 @@ impl Core {
     /// Asks all threads of the node to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
-        self.tell_news();
+        self.notify();
     }
 
     /// The right to propose, if this node leads and has read an entry of its own term: before that it does not know all

@@ -36,9 +36,13 @@ pub enum Request {
 
 /// A checkpoint whose feeds are still on their way to its index.
 pub struct PendingCheckpoint {
+    /// Where in the log it stands.
     pub position: Position,
+    /// Raft's own state there.
     pub raft: Vec<u8>,
+    /// The agreed state there.
     pub machine: Machine,
+    /// The feeds' parts, as they come.
     pub feeds: Vec<(FeedId, Receiver<FeedCheckpoint>)>,
 }
 
@@ -184,7 +188,7 @@ impl Driver {
             }
             Effect::FrontierMoved => {
                 self.retain();
-                self.core.tell_news();
+                self.core.notify();
             }
         }
     }

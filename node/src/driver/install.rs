@@ -67,7 +67,7 @@ impl Driver {
         }
         drop(agreed);
         self.core.set_applied(position);
-        self.core.tell_news();
+        self.core.notify();
     }
 }
 
