@@ -119,27 +119,6 @@ impl Client {
         Ok(Self { base, http })
     }
 
-    /// The same with another limit for a whole request, for callers that would rather ask the next node.
-    ///
-    /// # Errors
-    /// [`ClientError::Address`].
-    pub fn with_timeout(url: &str, timeout: Duration) -> Result<Self, ClientError> {
-        let wrong = |reason: String| ClientError::Address {
-            url: url.to_owned(),
-            reason,
-        };
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .connect_timeout(timeout)
-            .timeout(timeout)
-            .build()
-            .map_err(|error| wrong(causes(&error)))?;
-        Ok(Self {
-            http,
-            ..Self::new(url)?
-        })
-    }
-
     /// The address that requests go to.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -1,13 +1,12 @@
-//! Configuration: what was written (TOML) and what it means (checked types).
+//! Configuration: what was written (TOML). What a pipeline means is `definition`.
 //!
 //! A file is read section by section; every problem is collected with its file, its key and what to do about it, so
 //! that a person corrects a file in one go. Nothing binds, connects or reads data before the whole config is checked.
 
-mod canonical;
 mod cluster;
 mod endpoint;
-mod fields;
 mod glob;
+mod identity;
 mod kind;
 mod name;
 mod node;
@@ -15,18 +14,15 @@ mod pipeline;
 mod problem;
 mod properties;
 mod section;
-mod sql;
 mod units;
 
-pub use canonical::CanonicalError;
+pub use crate::definition::{CanonicalError, FieldPath, FieldSet, PipelineDefinition, remap};
 pub use cluster::{ClusterSettings, NodeSettings, ResultsSettings};
 pub use endpoint::{
     FilesSource, KafkaSink, KafkaSource, SinkConfig, SinkKind, SourceConfig, SourceKind, StartAt,
 };
-pub use fields::{FieldPath, FieldPathError, FieldSet, remap};
 pub use glob::matches_pattern;
 pub use kind::FileKind;
 pub use node::NodeConfig;
-pub use pipeline::{BUILTIN_SINK, PipelineDefinition};
 pub use problem::{ConfigErrors, ConfigProblem};
 pub use properties::Properties;

@@ -13,6 +13,7 @@ use unisono_replication::machine::Machine;
 use unisono_replication::{Position, Replica};
 
 use crate::config::NodeConfig;
+use crate::definition::PipelineDefinition;
 use crate::feed::{Feed, Hooks};
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
@@ -21,14 +22,19 @@ use crate::threads::{self, lock};
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {
+    /// This node's, checked.
     pub config: NodeConfig,
+    /// Its Raft.
     pub replica: Replica,
+    /// Its rows.
     pub results: ResultsLog,
     /// Those who decode and fold all feeds' lanes.
     pub workers: Arc<Workers>,
     /// How much all feeds together may read ahead.
     pub read_ahead: Arc<ReadAhead>,
+    /// What it has counted.
     pub counters: Counters,
+    /// What its publishers have published.
     pub reported: Reported,
     /// Why a pipeline of the config cannot be created at the moment; only the leader tries, so only it knows.
     pub waiting: Mutex<Option<String>>,
@@ -46,7 +52,11 @@ pub struct Core {
 pub struct Agreed {
     /// The index of the log at which the state stands.
     pub index: u64,
+    /// The state itself.
     pub machine: Machine,
+    /// The machine's pipelines, read; one that this program cannot read is absent, and its feed refused.
+    pub definitions: BTreeMap<u64, Arc<PipelineDefinition>>,
+    /// Feeds that run here, though they may have stopped.
     pub feeds: BTreeMap<FeedId, Arc<Feed>>,
     /// Feeds that could not be started here, and why.
     pub refused: BTreeMap<FeedId, String>,
@@ -54,18 +64,44 @@ pub struct Agreed {
     pub ticked: BTreeMap<FeedId, Instant>,
 }
 
+impl Agreed {
+    /// Reads the definitions of the machine's pipelines that are not read yet, and forgets those that it no longer has.
+    pub(crate) fn read_definitions(&mut self) {
+        let pipelines = self.machine.pipelines();
+        self.definitions
+            .retain(|incarnation, _| pipelines.contains_key(incarnation));
+        for (&incarnation, pipeline) in pipelines {
+            if !self.definitions.contains_key(&incarnation)
+                && let Ok(read) = PipelineDefinition::from_canonical(&pipeline.definition)
+            {
+                self.definitions.insert(incarnation, Arc::new(read));
+            }
+        }
+    }
+}
+
 /// What is counted since the process started.
 #[derive(Debug, Default)]
 pub struct Counters {
+    /// Entries of the agreed log that were read.
     pub entries: AtomicU64,
+    /// Ticks that were accepted.
     pub ticks: AtomicU64,
+    /// Entries that did not count.
     pub void_entries: AtomicU64,
+    /// Checkpoints that were made.
     pub checkpoints: AtomicU64,
+    /// Checkpoints that were taken from peers.
     pub checkpoints_installed: AtomicU64,
+    /// Proposals whose outcome is unknown or void.
     pub proposals_lost: AtomicU64,
+    /// Times a sink was acquired.
     pub takeovers: AtomicU64,
+    /// Rows published to sinks other than the built-in one.
     pub published_rows: AtomicU64,
+    /// Publications that failed.
     pub publish_retries: AtomicU64,
+    /// Times another publisher had acquired a sink.
     pub fenced: AtomicU64,
 }
 
@@ -92,6 +128,7 @@ impl Reported {
 /// that moment, and all that is done with it is checked again where it counts: by the log, and by the sink.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Authority {
+    /// The term.
     pub term: u64,
 }
 
@@ -149,7 +186,7 @@ impl Core {
     }
 
     /// Tells the publishers to look again.
-    pub(crate) fn tell_news(&self) {
+    pub(crate) fn notify(&self) {
         self.news
             .send_modify(|count| *count = count.wrapping_add(1));
     }
@@ -185,7 +222,7 @@ impl Core {
     /// Asks all threads of the node to end.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
-        self.tell_news();
+        self.notify();
     }
 
     /// The right to propose, if this node leads and has read an entry of its own term: before that it does not know all

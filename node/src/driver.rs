@@ -36,9 +36,13 @@ pub enum Request {
 
 /// A checkpoint whose feeds are still on their way to its index.
 pub struct PendingCheckpoint {
+    /// Where in the log it stands.
     pub position: Position,
+    /// Raft's own state there.
     pub raft: Vec<u8>,
+    /// The agreed state there.
     pub machine: Machine,
+    /// The feeds' parts, as they come.
     pub feeds: Vec<(FeedId, Receiver<FeedCheckpoint>)>,
 }
 
@@ -163,8 +167,12 @@ impl Driver {
             Effect::FeedCreated(_) => {}
             // A feed takes pipelines before its first tick only, so it can simply begin anew.
             Effect::PipelineCreated { incarnation } => {
-                let feed = self.core.agreed().machine.pipelines()[&incarnation].feed;
-                let stopped = self.core.agreed_mut().feeds.remove(&feed);
+                let (feed, stopped) = {
+                    let mut agreed = self.core.agreed_mut();
+                    agreed.read_definitions();
+                    let feed = agreed.machine.pipelines()[&incarnation].feed;
+                    (feed, agreed.feeds.remove(&feed))
+                };
                 end(stopped);
                 self.created.insert(feed, Instant::now());
             }
@@ -176,7 +184,7 @@ impl Driver {
             }
             Effect::FrontierMoved => {
                 self.retain();
-                self.core.tell_news();
+                self.core.notify();
             }
         }
     }

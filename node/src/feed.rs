@@ -20,7 +20,7 @@ use unisono_engine::{FeedSnapshot, LaneEngine, PipelineStats};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 
-use crate::config::FieldSet;
+use crate::definition::FieldSet;
 use crate::decode::Decoder;
 use crate::ingest::{FoldLane, LaneBuffer, LaneStart, ReadAhead, SourceFetcher, Workers};
 use crate::results::ResultsLog;

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod core;
 pub mod decode;
+pub mod definition;
 pub mod driver;
 pub mod feed;
 mod ids;

@@ -10,8 +10,9 @@ pub mod sink;
 
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
-use crate::config::{BUILTIN_SINK, NodeConfig, SinkKind};
+use crate::config::{NodeConfig, SinkKind};
 use crate::core::Agreed;
+use crate::definition::BUILTIN_SINK;
 
 pub use publisher::run;
 pub use report::run as report_frontiers;

@@ -12,8 +12,9 @@ use tokio::sync::mpsc;
 use unisono_replication::{Replica, ReplicaConfig};
 
 use crate::checkpoint::CheckpointStore;
-use crate::config::{BUILTIN_SINK, NodeConfig};
+use crate::config::NodeConfig;
 use crate::core::Core;
+use crate::definition::BUILTIN_SINK;
 use crate::driver::Driver;
 use crate::ingest::Workers;
 use crate::publish::sink::builtin::BuiltinSink;
@@ -97,13 +98,16 @@ pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Resul
     match ended {
         None => {
             tracing::info!("stopping");
-            node.stop(&runtime);
-            runtime.shutdown_timeout(STOP_WITHIN);
+            if node.stop(&runtime) {
+                runtime.shutdown_timeout(STOP_WITHIN);
+            } else {
+                leave_running(runtime);
+            }
             Ok(())
         }
         // Nothing is tidied up: what is durable is durable, and the rest comes back from the log.
         Some(reason) => {
-            runtime.shutdown_background();
+            leave_running(runtime);
             Err(ServeError::Fatal(reason))
         }
     }
@@ -149,8 +153,8 @@ impl Node {
         })
     }
 
-    /// A clean stop: hand the lead over, keep what is known, end.
-    fn stop(self, runtime: &Runtime) {
+    /// A clean stop: hand the lead over, keep what is known, end. Says whether all threads have ended.
+    fn stop(self, runtime: &Runtime) -> bool {
         runtime.block_on(async {
             if let Err(error) = self.core.replica.hand_over().await {
                 tracing::debug!(%error, "no hand-over");
@@ -163,18 +167,25 @@ impl Node {
             }
             self.core.replica.shutdown().await;
         });
-        join_within(self.threads, STOP_WITHIN);
+        join_within(self.threads, STOP_WITHIN)
     }
 }
 
-/// Waits for threads to end; those that hang (a broker that does not answer) end with the process.
-fn join_within(threads: Vec<JoinHandle<()>>, most: Duration) {
+/// The runtime ends with the process: a thread that still waits on it would panic if it went first.
+fn leave_running(runtime: Runtime) {
+    std::mem::forget(runtime);
+}
+
+/// Waits for threads to end, and says whether they have; those that hang (a broker that does not answer) end with the
+/// process.
+fn join_within(threads: Vec<JoinHandle<()>>, most: Duration) -> bool {
     let end = Instant::now() + most;
-    for thread in threads {
+    for thread in &threads {
         while !thread.is_finished() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+    threads.iter().all(JoinHandle::is_finished)
 }
 
 fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {

@@ -14,7 +14,6 @@ use unisono_engine::spec::Timestamp;
 use unisono_engine::timestamp;
 use unisono_replication::machine::Pipeline;
 
-use crate::config::PipelineDefinition;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::results::{ResultsError, ScanFilter};
@@ -92,7 +91,6 @@ impl NodeService {
         };
         let feed = agreed.feeds.get(&pipeline.feed);
         let stats = feed.and_then(|feed| feed.status().pipelines.get(&id).copied());
-        let definition = PipelineDefinition::from_canonical(&pipeline.definition).ok();
         let frontier = agreed.machine.frontier(key_of(stream));
         let mut info = PipelineInfo {
             name: pipeline.name.clone(),
@@ -101,13 +99,13 @@ impl NodeService {
             published: (frontier > 0).then_some(frontier),
             ..PipelineInfo::default()
         };
-        if let Some(definition) = definition {
+        if let Some(definition) = agreed.definitions.get(&incarnation) {
             let window = definition.spec.window;
             let (size_ms, slide_ms) = (window.size_ms(), window.slide_ms());
             info.window = WindowInfo { size_ms, slide_ms };
             let groups = definition.spec.group_by.iter();
             info.group_fields = groups.map(|group| group.name.clone()).collect();
-            info.sources = definition.sources;
+            info.sources.clone_from(&definition.sources);
         }
         if let Some(stats) = stats {
             fill(&mut info, &stats);

@@ -6,8 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use serde_json::value::RawValue;
-use unisono::config::{FieldPath, FieldSet};
-use unisono::decode::Decoder;
+use unisono::definition::{FieldPath, FieldSet};
 use unisono::decode::json::JsonDecoder;
 use unisono_engine::record::{Cell, Record};
 use unisono_engine::record::RecordState;
@@ -38,20 +37,11 @@ fn main() {
         }
         let mut by_shape = JsonDecoder::new(&fields);
         let mut walk = JsonDecoder::without_memory(&fields);
-        let old = Decoder::new(&fields);
         report("by shape", &load, |event| {
             read(&by_shape.decode(0, None, Some(event)), columns)
         });
         report("walk alone", &load, |event| {
             read(&walk.decode(0, None, Some(event)), columns)
-        });
-        let mut batch = old.new_batch();
-        report("serde_json, fields", &load, |event| {
-            if batch.len() == 1_000 {
-                batch = old.new_batch();
-            }
-            old.decode_into(&mut batch, 0, None, Some(event));
-            0
         });
         report("serde_json, RawValue", &load, |event| {
             serde_json::from_slice::<&RawValue>(event)

@@ -5,7 +5,7 @@
 //! (default 5) change the load. Settling (closing windows and merging panes) and writing rows are counted apart.
 #![allow(clippy::unwrap_used)]
 
-use unisono::config::{FieldPath, FieldSet};
+use unisono::definition::{FieldPath, FieldSet};
 use unisono::decode::Decoder;
 use unisono::source::Block;
 use unisono_engine::row::Incarnation;

@@ -1,6 +1,7 @@
 //! The shape of the code, held by a test: sizes of files and functions, the edges between crates, words that stay out.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -184,4 +185,50 @@ fn threads_and_tasks_are_started_in_one_place() {
             );
         }
     }
+}
+
+/// The modules of `node` right below its root, and which of the others each names.
+fn rooms() -> BTreeMap<String, BTreeSet<String>> {
+    let src = root().join("node/src");
+    let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in files(&src, "rs") {
+        let path = file
+            .strip_prefix(&src)
+            .unwrap()
+            .to_string_lossy()
+            .into_owned();
+        let room = path.split('/').next().unwrap().trim_end_matches(".rs");
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
+        let known = rooms.entry(room.to_owned()).or_default();
+        for line in code {
+            for named in line.split("crate::").skip(1) {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+                let name: String = named.chars().take_while(|&c| is_part(c)).collect();
+                if name != room {
+                    known.insert(name);
+                }
+            }
+            assert!(!line.contains("crate::{"), "{path}: name rooms one by one");
+        }
+    }
+    rooms
+}
+
+/// Rooms are taken away as long as one knows no other that is left; what remains goes round in circles.
+#[test]
+fn no_rooms_of_the_node_know_each_other_in_a_circle() {
+    let mut rooms = rooms();
+    assert!(rooms.len() > 10, "{rooms:?}");
+    loop {
+        let names: BTreeSet<String> = rooms.keys().cloned().collect();
+        let before = rooms.len();
+        rooms.retain(|_, known| known.iter().any(|room| names.contains(room)));
+        if rooms.len() == before {
+            break;
+        }
+    }
+    assert!(rooms.is_empty(), "a circle among {rooms:?}");
 }

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use crate::config::{ConfigErrors, FileKind, NodeConfig, PipelineDefinition};
+use crate::config::{ConfigErrors, FileKind, NodeConfig};
+use crate::definition::PipelineDefinition;
 
 /// Arguments of `unisono check`.
 #[derive(Clone, Debug, clap::Args)]

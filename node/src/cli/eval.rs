@@ -13,8 +13,8 @@ use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, Settled, TickEnd};
 use super::error::CliError;
 use super::rows::{Format, RowPrinter, Stop};
 use super::table::Align;
-use crate::config::PipelineDefinition;
 use crate::decode::Decoder;
+use crate::definition::PipelineDefinition;
 use crate::source::Block;
 use input::Input;
 

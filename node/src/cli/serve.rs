@@ -9,7 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::error::CliError;
 use crate::config::NodeConfig;
 use crate::serve::{ServeError, serve as run};
-use crate::{telemetry, threads};
+use crate::telemetry;
+use crate::threads;
 
 /// How often a replica looks whether the process that started it is still there.
 const LOOK_FOR_PARENT: Duration = Duration::from_millis(200);

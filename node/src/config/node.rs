@@ -8,9 +8,10 @@ use toml::Value;
 use super::cluster::{self, ClusterSettings, NodeSettings, ResultsSettings};
 use super::endpoint::{self, SinkConfig, SourceConfig};
 use super::glob::matches_pattern;
-use super::pipeline::{BUILTIN_SINK, PipelineDefinition, read_pipeline};
+use super::pipeline::read_pipeline;
 use super::problem::{ConfigErrors, ConfigProblem};
 use super::section::{Section, parse_toml};
+use crate::definition::{BUILTIN_SINK, PipelineDefinition};
 
 /// A node's config, checked.
 #[derive(Clone, Debug)]

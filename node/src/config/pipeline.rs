@@ -7,37 +7,17 @@ use unisono_engine::spec::{
     CloseSpec, GroupColumn, PipelineSpec, TimeFormat, TimeSource, ValueSpec, WindowSpec,
 };
 
-use super::canonical::{self, CanonicalError};
-use super::fields::{FieldPath, FieldSet};
 use super::name::check_name;
 use super::problem::ConfigErrors;
 use super::section::{Section, parse_toml};
-use super::sql;
-
-/// The name of the sink that needs no config: the results that every replica keeps and serves.
-pub const BUILTIN_SINK: &str = "builtin";
+use crate::definition::{
+    BUILTIN_SINK, FieldPath, FieldSet, PipelineDefinition, parse_condition, parse_value,
+};
 
 /// The watermark keeps that many event times for each lane at most.
 const MAX_RECORDS: i64 = 10_000;
 const DEFAULT_IDLE_MS: i64 = 10_000;
 const DEFAULT_MAX_FUTURE_MS: i64 = 300_000;
-
-/// A pipeline, checked.
-#[derive(Clone, Debug)]
-pub struct PipelineDefinition {
-    /// Unique in the cluster at one time.
-    pub name: String,
-    /// Names of sources, at least one.
-    pub sources: Vec<String>,
-    /// Name of a sink, or [`BUILTIN_SINK`].
-    pub sink: String,
-    /// The fields that `spec`'s columns mean.
-    pub fields: FieldSet,
-    /// What the engine computes.
-    pub spec: PipelineSpec,
-    /// All of the above as JSON: the same text for the same definition. It stands in the Raft log.
-    pub canonical: String,
-}
 
 impl PipelineDefinition {
     /// Reads and checks a pipeline file.
@@ -64,15 +44,6 @@ impl PipelineDefinition {
             _ => Err(ConfigErrors { problems }),
         }
     }
-
-    /// Rebuilds a definition from its canonical text: the same `fields` and `spec` on every
-    /// replica.
-    ///
-    /// # Errors
-    /// The text is of a newer version, or damaged.
-    pub fn from_canonical(text: &str) -> Result<Self, CanonicalError> {
-        canonical::read(text)
-    }
 }
 
 /// Reads a pipeline; `None` after reporting what is wrong.
@@ -82,7 +53,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
     let name = section.parsed("name", |text| check_name(text).map(|()| text.to_owned()));
     let sources = read_sources(&mut section);
     let time = read_time(&mut section, &mut fields);
-    let filter = section.parsed("where", |text| sql::parse_condition(text, &mut fields));
+    let filter = section.parsed("where", |text| parse_condition(text, &mut fields));
     let group_by = read_group_by(&mut section, &mut fields);
     let window = read_window(&mut section);
     let close = read_close(&mut section);
@@ -104,16 +75,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         values,
         max_future_ms,
     };
-    let mut definition = PipelineDefinition {
-        name: spec.name.clone(),
-        sources: sources?,
-        sink,
-        fields,
-        spec,
-        canonical: String::new(),
-    };
-    definition.canonical = canonical::write(&definition);
-    Some(definition)
+    Some(PipelineDefinition::new(sources?, sink, fields, spec))
 }
 
 fn read_sources(section: &mut Section<'_>) -> Option<Vec<String>> {
@@ -304,7 +266,7 @@ fn read_values(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<ValueSpe
             let _: Option<()> = values.wrong_type(&name, "a function, as \"sum(amount)\"", &value);
             continue;
         };
-        match sql::parse_value(text, fields) {
+        match parse_value(text, fields) {
             Ok(function) => specs.push(ValueSpec { name, function }),
             Err(message) => values.problem(&name, message),
         }

@@ -19,7 +19,7 @@ use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
 use unisono_engine::spec::{Column, Timestamp};
 
-use crate::config::FieldSet;
+use crate::definition::FieldSet;
 use nest::{Nest, OUTSIDE};
 use paths::Paths;
 use shape::{EdgeId, Lesson, NOWHERE, START, Shapes};

@@ -41,6 +41,8 @@ impl Driver {
         let mut agreed = self.core.agreed_mut();
         agreed.index = header.index;
         agreed.machine = header.machine.clone();
+        agreed.definitions.clear();
+        agreed.read_definitions();
         agreed.ticked.clear();
         agreed.refused.clear();
         let mut plans: BTreeMap<FeedId, Result<FeedPlan, SetupError>> = BTreeMap::new();
@@ -66,7 +68,7 @@ impl Driver {
         }
         drop(agreed);
         self.core.set_applied(header.position());
-        self.core.tell_news();
+        self.core.notify();
         Ok(())
     }
 }

@@ -8,8 +8,9 @@ use unisono_replication::command::{
 };
 use unisono_replication::machine::{Feed, Machine};
 
-use crate::config::{NodeConfig, PipelineDefinition, SourceConfig};
+use crate::config::{NodeConfig, SourceConfig};
 use crate::core::{Authority, Core};
+use crate::definition::PipelineDefinition;
 use crate::source::{self, SourceError};
 use crate::threads::lock;
 

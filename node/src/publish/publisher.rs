@@ -194,7 +194,7 @@ impl Publisher<'_> {
         for (&stream, &next) in &frontier.0 {
             self.core.reported.note(stream, next);
         }
-        self.core.tell_news();
+        self.core.notify();
     }
 
     /// The next rows of all streams of the sink, within its bounds.

@@ -1,12 +1,14 @@
 //! The faults that drills deal.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use unisono_chaos::stage::Stage;
 
 /// How long the curve may stand still before a drill gives up; not a promise.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How many orders a drill writes in a millisecond, as `Drill` sets it.
+const ORDERS_PER_MS: u64 = 1;
 
 /// A number that the environment sets; `default` where it does not, or sets none.
 pub(crate) fn number_from_environment(name: &str, default: u64) -> u64 {
@@ -28,16 +30,27 @@ pub fn outage() -> Duration {
     Duration::from_secs(number_from_environment("UNISONO_DRILL_OUTAGE", 10))
 }
 
-/// A pause of no particular length, so that kills meet ticks and transactions at every point. It is as random as the
-/// drill's clock.
-async fn odd_pause(stage: &Stage) {
+/// Waits until so many more orders were written.
+async fn orders_flow(stage: &Stage, count: u64) -> Result<()> {
+    let target = stage.sight().orders() + count;
+    let deadline = Instant::now() + PATIENCE + Duration::from_millis(count);
+    while stage.sight().orders() < target {
+        ensure!(Instant::now() < deadline, "the orders do not flow");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    Ok(())
+}
+
+/// Lets a number of orders go by that is as random as the drill's clock, so that kills meet ticks and transactions at
+/// every point.
+async fn some_orders(stage: &Stage) -> Result<()> {
     let odd = stage
         .sight()
         .now_ms()
         .unsigned_abs()
         .wrapping_mul(2_654_435_761)
         % 900;
-    tokio::time::sleep(Duration::from_millis(200 + odd)).await;
+    orders_flow(stage, (200 + odd) * ORDERS_PER_MS).await
 }
 
 /// Kills the leader with SIGKILL again and again; the dead one is back before the next dies.
@@ -46,9 +59,9 @@ async fn odd_pause(stage: &Stage) {
 /// Nobody took over, or a replica did not come back.
 pub async fn kill_leaders(stage: &mut Stage) -> Result<()> {
     for _ in 0..kills() {
-        odd_pause(stage).await;
+        some_orders(stage).await?;
         let takeover = stage.kill_leader().await?;
-        odd_pause(stage).await;
+        some_orders(stage).await?;
         stage.cluster.restart(takeover.killed)?;
         stage.cluster.wait_ready().await?;
     }
@@ -61,9 +74,9 @@ pub async fn kill_leaders(stage: &mut Stage) -> Result<()> {
 /// As for `kill_leaders`, and when digests differ.
 pub async fn kill_leaders_and_compare_digests(stage: &mut Stage) -> Result<()> {
     for _ in 0..kills() {
-        odd_pause(stage).await;
+        some_orders(stage).await?;
         let takeover = stage.kill_leader().await?;
-        odd_pause(stage).await;
+        some_orders(stage).await?;
         stage.cluster.restart(takeover.killed)?;
         stage.cluster.wait_ready().await?;
         stage.digests_agree().await?;
@@ -71,7 +84,7 @@ pub async fn kill_leaders_and_compare_digests(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Freezes the leader with SIGSTOP for five seconds: another takes over; then the old one wakes in the midst of what it
+/// Freezes the leader with SIGSTOP while the orders of five seconds flow: another takes over; then the old one wakes in the midst of what it
 /// was doing.
 ///
 /// # Errors
@@ -80,7 +93,7 @@ pub async fn freeze_leader(stage: &mut Stage) -> Result<()> {
     let frozen = stage.cluster.wait_leader().await?;
     stage.cluster.stop(frozen)?;
     stage.wait_for_new_row(PATIENCE).await?;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    orders_flow(stage, 5_000 * ORDERS_PER_MS).await?;
     stage.cluster.cont(frozen)?;
     stage.cluster.wait_ready().await?;
     stage.wait_for_new_row(PATIENCE).await
@@ -135,7 +148,7 @@ pub async fn panic_leader(stage: &mut Stage, thread: &str) -> Result<()> {
 /// The cluster does not come back.
 pub async fn kill_all(stage: &mut Stage) -> Result<()> {
     for _ in 0..kills().div_ceil(2) {
-        odd_pause(stage).await;
+        some_orders(stage).await?;
         stage.cluster.kill_all()?;
         stage.cluster.restart_all()?;
         stage.cluster.wait_ready().await?;
@@ -149,9 +162,10 @@ pub async fn kill_all(stage: &mut Stage) -> Result<()> {
 /// # Errors
 /// The cluster does not come back.
 pub async fn long_outage(stage: &mut Stage) -> Result<()> {
-    odd_pause(stage).await;
+    some_orders(stage).await?;
     stage.cluster.kill_all()?;
-    tokio::time::sleep(outage()).await;
+    let outage_ms = u64::try_from(outage().as_millis())?;
+    orders_flow(stage, outage_ms * ORDERS_PER_MS).await?;
     stage.cluster.restart_all()?;
     stage.cluster.wait_ready().await?;
     stage.wait_for_new_row(PATIENCE).await
@@ -164,7 +178,7 @@ pub async fn long_outage(stage: &mut Stage) -> Result<()> {
 pub async fn planned_restarts(stage: &mut Stage) -> Result<()> {
     let numbers: Vec<u16> = stage.cluster.addresses().into_keys().collect();
     for number in numbers {
-        odd_pause(stage).await;
+        some_orders(stage).await?;
         stage.cluster.terminate(number).await?;
         stage.cluster.restart(number)?;
         stage.cluster.wait_ready().await?;

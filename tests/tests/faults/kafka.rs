@@ -1,7 +1,9 @@
 //! Faults of a broker and its topics.
 
+use std::time::Instant;
+
 use unisono_tests::kafka::TestBroker;
-use unisono_tests::serve::{Addresses, PIPELINE, Served, event};
+use unisono_tests::serve::{Addresses, PATIENCE, PIPELINE, Served, event};
 
 use super::{hostile_records, one_a_second, says_once};
 
@@ -99,8 +101,10 @@ fn a_topic_that_is_made_again_stops_its_feed() {
     served.start();
     assert_eq!(served.wait_rows(3).unwrap(), one_a_second(3));
     broker.delete_topic("again").unwrap();
-    while broker.create_topic("again", 1).is_err() {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+    // Until it is gone, the name is taken.
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = broker.create_topic("again", 1) {
+        assert!(Instant::now() < deadline, "{error}");
     }
     let other: Vec<_> = (0..9).map(|second| event(second, "y")).collect();
     broker.produce("again", 0, &other).unwrap();

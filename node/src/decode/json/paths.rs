@@ -2,7 +2,7 @@
 
 use unisono_engine::spec::Column;
 
-use crate::config::FieldSet;
+use crate::definition::FieldSet;
 
 /// The node of the payload itself.
 pub const ROOT: u32 = 0;

@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 use unisono_replication::command::{Command, FrontierMoves};
 
 use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
-use crate::config::BUILTIN_SINK;
 use crate::core::{Authority, Core};
+use crate::definition::BUILTIN_SINK;
 use crate::ids::key_of;
 use crate::publish::streams_of;
 

@@ -11,9 +11,8 @@ use unisono_engine::spec::{
     TimeSource, ValueSpec, WindowError, WindowSpec,
 };
 
-use super::endpoint::{SinkConfig, SinkKind, SourceConfig, SourceKind};
+use super::PipelineDefinition;
 use super::fields::{FieldPath, FieldSet};
-use super::pipeline::PipelineDefinition;
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: u32 = 1;
@@ -369,72 +368,4 @@ fn read_term(term: &Term, count: usize) -> Result<Operand, String> {
         Term::Bool(value) => Operand::Bool(*value),
         Term::Null => Operand::Null,
     })
-}
-
-#[derive(Serialize)]
-struct Endpoint<'a> {
-    version: u32,
-    name: &'a str,
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    topic: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    frontier_topic: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    transactional_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dead_letters: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dir: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pattern: Option<&'a str>,
-}
-
-impl<'a> Endpoint<'a> {
-    fn new(name: &'a str, kind: &'static str) -> Self {
-        Self {
-            version: VERSION,
-            name,
-            kind,
-            topic: None,
-            frontier_topic: None,
-            transactional_id: None,
-            dead_letters: None,
-            dir: None,
-            pattern: None,
-        }
-    }
-}
-
-impl SourceConfig {
-    /// What all replicas must agree on, as JSON: name, kind, and topic or directory and pattern.
-    #[must_use]
-    pub fn canonical(&self) -> String {
-        to_json(&match &self.kind {
-            SourceKind::Kafka(kafka) => Endpoint {
-                topic: Some(&kafka.topic),
-                ..Endpoint::new(&self.name, "kafka")
-            },
-            SourceKind::Files(files) => Endpoint {
-                dir: Some(&files.dir),
-                pattern: Some(&files.pattern),
-                ..Endpoint::new(&self.name, "files")
-            },
-        })
-    }
-}
-
-impl SinkConfig {
-    /// What all replicas must agree on, as JSON: name, kind, topics and transactional id.
-    #[must_use]
-    pub fn canonical(&self) -> String {
-        let SinkKind::Kafka(kafka) = &self.kind;
-        to_json(&Endpoint {
-            topic: Some(&kafka.topic),
-            frontier_topic: Some(&kafka.frontier_topic),
-            transactional_id: Some(&kafka.transactional_id),
-            dead_letters: kafka.dead_letters.as_deref(),
-            ..Endpoint::new(&self.name, "kafka")
-        })
-    }
 }

@@ -1,0 +1,57 @@
+//! What a pipeline means: its fields, its conditions and values, and the one text by which all replicas know it.
+
+mod fields;
+mod sql;
+mod wire;
+
+use unisono_engine::spec::PipelineSpec;
+
+pub use fields::{FieldPath, FieldPathError, FieldSet, remap};
+pub use sql::{parse_condition, parse_value};
+pub use wire::CanonicalError;
+
+/// The name of the sink that needs no config: the results that every replica keeps and serves.
+pub const BUILTIN_SINK: &str = "builtin";
+
+/// A pipeline, checked.
+#[derive(Clone, Debug)]
+pub struct PipelineDefinition {
+    /// Unique in the cluster at one time.
+    pub name: String,
+    /// Names of sources, at least one.
+    pub sources: Vec<String>,
+    /// Name of a sink, or [`BUILTIN_SINK`].
+    pub sink: String,
+    /// The fields that `spec`'s columns mean.
+    pub fields: FieldSet,
+    /// What the engine computes.
+    pub spec: PipelineSpec,
+    /// All of the above as JSON: the same text for the same definition. It stands in the Raft log.
+    pub canonical: String,
+}
+
+impl PipelineDefinition {
+    /// A definition of these parts, with its canonical text.
+    #[must_use]
+    pub fn new(sources: Vec<String>, sink: String, fields: FieldSet, spec: PipelineSpec) -> Self {
+        let mut definition = Self {
+            name: spec.name.clone(),
+            sources,
+            sink,
+            fields,
+            spec,
+            canonical: String::new(),
+        };
+        definition.canonical = wire::write(&definition);
+        definition
+    }
+
+    /// Rebuilds a definition from its canonical text: the same `fields` and `spec` on every
+    /// replica.
+    ///
+    /// # Errors
+    /// The text is of a newer version, or damaged.
+    pub fn from_canonical(text: &str) -> Result<Self, CanonicalError> {
+        wire::read(text)
+    }
+}
