@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Machine;
 use unisono_replication::{Position, Replica};
@@ -23,6 +23,8 @@ pub struct Core {
     pub results: ResultsLog,
     pub counters: Counters,
     pub reported: Reported,
+    /// Records have arrived in a lane where the proposer had seen none, or a feed has started.
+    pub arrivals: Arc<Notify>,
     /// Why a pipeline of the config cannot be created at the moment; only the leader tries, so only it knows.
     pub waiting: Mutex<Option<String>>,
     stopping: AtomicBool,
@@ -84,6 +86,7 @@ impl Core {
             results,
             counters: Counters::default(),
             reported: Reported::default(),
+            arrivals: Arc::default(),
             waiting: Mutex::default(),
             stopping: AtomicBool::new(false),
             agreed: RwLock::default(),
@@ -110,7 +113,16 @@ impl Core {
 
     /// Notes that this node has read the log up to `position`.
     pub(crate) fn set_applied(&self, position: Position) {
-        self.applied.send_replace(position);
+        let before = self.applied.send_replace(position);
+        // With the first entry of its term a leader gains its authority.
+        if before.term != position.term {
+            self.tell_news();
+        }
+    }
+
+    /// The last entry that this node has read, as it changes.
+    pub(crate) fn applied(&self) -> watch::Receiver<Position> {
+        self.applied.subscribe()
     }
 
     /// Waits until this node has read the log up to `index`.

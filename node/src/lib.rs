@@ -9,6 +9,9 @@ pub mod decode;
 pub mod driver;
 pub mod feed;
 pub mod fetch;
+#[cfg(test)]
+#[path = "../../tests/golden/golden.rs"]
+mod golden;
 mod proposer;
 mod publisher;
 pub mod results;

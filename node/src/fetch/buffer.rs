@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use super::chunk::{Chunk, Force};
 
 /// Evidence that a lane was at its end counts for so long.
@@ -31,6 +33,8 @@ struct State {
     /// Where the lane ends, and when that was known.
     at_end: Option<(i64, Instant)>,
     fault: Option<String>,
+    /// Who waits for the next record to arrive.
+    waiting: Option<Arc<Notify>>,
 }
 
 /// A cut that this replica could propose.
@@ -78,6 +82,7 @@ impl LaneBuffer {
             wanted: from,
             at_end: None,
             fault: None,
+            waiting: None,
         };
         Self {
             limit,
@@ -106,8 +111,19 @@ impl LaneBuffer {
         state.delivered_to = last.next;
         state.at_end = None;
         state.chunks.push_back(Arc::new(chunk));
+        let waiting = state.waiting.take();
         drop(state);
         self.arrived.notify_all();
+        if let Some(waiting) = waiting {
+            waiting.notify_one();
+        }
+    }
+
+    /// Has `waiting` woken once, when the next records arrive. Who asks and then looks at what is here misses nothing.
+    pub fn tell_next_arrival(&self, waiting: &Arc<Notify>) {
+        self.lock()
+            .waiting
+            .get_or_insert_with(|| Arc::clone(waiting));
     }
 
     /// Notes whether the lane is at its end, on evidence of this moment.

@@ -12,8 +12,8 @@ use crate::checkpoint::key_of;
 use crate::config::BUILTIN_SINK;
 use crate::core::{Authority, Core};
 
-/// Without news, the frontier is looked at again after so long.
-const LOOK: Duration = Duration::from_millis(100);
+/// Without news, the frontier is looked at again after so long: whatever can move it is news.
+const LOOK: Duration = Duration::from_millis(500);
 /// How long after a failed proposal the next one is made.
 const PAUSE: Duration = Duration::from_millis(5);
 

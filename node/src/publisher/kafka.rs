@@ -21,7 +21,9 @@ use crate::sink::kafka::{Frontier, KafkaSink, KafkaSinkConfig, PublishError, Pub
 const BATCH_ROWS: usize = 10_000;
 const BATCH_BYTES: usize = 4 << 20;
 /// Without news, the thread looks again after so long.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(500);
+/// How long the end of the process may go unnoticed while a fault is waited out.
+const STEP: Duration = Duration::from_millis(100);
 /// How often spare handles are looked after.
 const WARM: Duration = Duration::from_secs(2);
 /// After a sink was out of reach, and after a fault that an operator must mend.
@@ -275,7 +277,7 @@ impl Publisher<'_> {
     fn wait_for(&self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end && !self.core.is_stopping() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(STEP);
         }
     }
 }

@@ -200,6 +200,7 @@ fn is_lost(error: &KafkaError) -> bool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::golden;
 
     fn stream(incarnation: u64, kind: StreamKind) -> StreamId {
         StreamId {
@@ -214,7 +215,7 @@ mod tests {
             (stream(7, StreamKind::Rows), u64::MAX),
             (stream(7, StreamKind::DeadLetters), 3),
         ]));
-        let value = frontier.encode().unwrap();
+        let value = golden::bytes("frontier", &frontier.encode().unwrap());
         assert_eq!(
             String::from_utf8_lossy(&value),
             r#"{"version":1,"streams":[{"incarnation":7,"kind":"rows","next":18446744073709551615},{"incarnation":7,"kind":"dead_letters","next":3}]}"#
