@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 use unisono_engine::row::{Digest, Seq, StreamId};
 use unisono_replication::command::StreamKey;
 
-use crate::checkpoint::{CheckpointError, SentRow, StreamRows, key_of, seal, stream_of, unseal};
+use crate::checkpoint::{SentRow, StreamRows, key_of, stream_of};
 use crate::core::Core;
 use crate::results::{OlderRows, ResultsError, ResultsLog};
 
 /// How often a node looks whether rows are missing, and how long a round that brought nothing is followed by none.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// The version of questions and answers; the first byte of each.
+const VERSION: u8 = 2;
 
 /// What a node asks of a peer: the rows just before one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -33,9 +36,9 @@ struct Answer {
 /// Why a peer's question is not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// The peer runs a newer program, or the message is damaged.
+    /// The peer runs another version of the program, or the message is damaged.
     #[error("a peer's question cannot be read: {0}")]
-    Unreadable(#[from] CheckpointError),
+    Unreadable(String),
     /// The rows cannot be read here: the peer may ask another node.
     #[error(transparent)]
     Results(#[from] ResultsError),
@@ -46,7 +49,7 @@ pub enum AnswerError {
 /// # Errors
 /// It cannot be read, or the rows cannot.
 pub fn answer(results: &ResultsLog, question: &[u8]) -> Result<Vec<u8>, AnswerError> {
-    let question: Question = unseal(question)?;
+    let question: Question = decode(question).map_err(AnswerError::Unreadable)?;
     let stream = stream_of(question.stream);
     let older = results.before(stream, Seq(question.below))?;
     let rows = older.map(|older| StreamRows {
@@ -56,7 +59,21 @@ pub fn answer(results: &ResultsLog, question: &[u8]) -> Result<Vec<u8>, AnswerEr
         rows: older.rows.into_iter().map(SentRow::new).collect(),
     });
     let lacks_older = results.lacks_older(stream);
-    Ok(seal(&Answer { rows, lacks_older })?)
+    encode(&Answer { rows, lacks_older }).map_err(AnswerError::Unreadable)
+}
+
+fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, String> {
+    postcard::to_extend(message, vec![VERSION]).map_err(|error| error.to_string())
+}
+
+fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, String> {
+    match bytes.split_first() {
+        Some((&VERSION, body)) => postcard::from_bytes(body).map_err(|error| error.to_string()),
+        Some((other, _)) => Err(format!(
+            "it has version {other}, this node reads version {VERSION}: run the same Unisono on both"
+        )),
+        None => Err("it is empty".to_owned()),
+    }
 }
 
 /// Copies missing rows for as long as the node runs.
@@ -119,10 +136,10 @@ async fn ask(core: &Core, peer: u16, stream: StreamId, below: Seq) -> Result<Ans
         stream: key_of(stream),
         below: below.0,
     };
-    let question = seal(&question).map_err(|error| error.to_string())?;
+    let question = encode(&question)?;
     let answer = core.replica.ask(peer, question).await;
     let answer = answer.map_err(|error| error.to_string())?;
-    unseal(&answer).map_err(|error| error.to_string())
+    decode(&answer)
 }
 
 async fn take(core: &Arc<Core>, stream: StreamId, sent: StreamRows) -> Result<bool, String> {
@@ -137,4 +154,60 @@ async fn take(core: &Arc<Core>, stream: StreamId, sent: StreamRows) -> Result<bo
     });
     let taken = taken.await.map_err(|error| error.to_string())?;
     taken.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use unisono_replication::command::Stream;
+
+    use super::*;
+    use crate::golden;
+
+    #[test]
+    fn questions_and_answers_are_read_from_and_written_to_the_golden_bytes() {
+        let stream = StreamKey {
+            incarnation: 300,
+            stream: Stream::DeadLetters,
+        };
+        let question = Question { stream, below: 128 };
+        let bytes = golden::bytes("backfill-question", &encode(&question).unwrap());
+        let read: Question = decode(&bytes).unwrap();
+        assert_eq!((read.stream, read.below), (stream, 128));
+        let json = br#"{"city":"Oslo","n":2}"#;
+        let row = unisono_engine::row::Row {
+            seq: Seq(127),
+            start: unisono_engine::spec::Timestamp(60_000),
+            end: unisono_engine::spec::Timestamp(120_000),
+            digest: Digest(u128::MAX / 3),
+            json: json.to_vec(),
+            group: 8..14,
+        };
+        let rows = StreamRows {
+            stream,
+            from: 127,
+            digest_before: 77,
+            rows: vec![SentRow::new(row)],
+        };
+        let answer = Answer {
+            rows: Some(rows),
+            lacks_older: true,
+        };
+        let bytes = golden::bytes("backfill-answer", &encode(&answer).unwrap());
+        let read: Answer = decode(&bytes).unwrap();
+        assert_eq!(encode(&read).unwrap(), bytes);
+        assert!(read.lacks_older);
+        let row = read.rows.unwrap().rows.remove(0).into_row(127);
+        assert_eq!(&row.json[..], json);
+    }
+
+    #[test]
+    fn another_versions_question_is_refused_with_both_versions() {
+        let error = decode::<Question>(&[1, 0, 0, 0]).err().unwrap();
+        assert_eq!(
+            error,
+            "it has version 1, this node reads version 2: run the same Unisono on both"
+        );
+        assert!(decode::<Question>(&[]).is_err());
+    }
 }

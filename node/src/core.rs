@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use unisono_engine::row::StreamId;
 use unisono_replication::command::{FeedId, StreamKey};
 use unisono_replication::machine::Machine;
@@ -36,6 +36,8 @@ pub struct Core {
     pub counters: Counters,
     /// What its publishers have published.
     pub reported: Reported,
+    /// Records have arrived in a lane where the proposer had seen none, or a feed has started.
+    pub arrivals: Arc<Notify>,
     /// Why a pipeline of the config cannot be created at the moment; only the leader tries, so only it knows.
     pub waiting: Mutex<Option<String>>,
     stopping: AtomicBool,
@@ -150,6 +152,7 @@ impl Core {
             workers: Arc::new(workers),
             counters: Counters::default(),
             reported: Reported::default(),
+            arrivals: Arc::default(),
             waiting: Mutex::default(),
             stopping: AtomicBool::new(false),
             agreed: RwLock::default(),
@@ -172,7 +175,16 @@ impl Core {
 
     /// Notes that this node has read the log up to `position`.
     pub(crate) fn set_applied(&self, position: Position) {
-        self.applied.send_replace(position);
+        let before = self.applied.send_replace(position);
+        // With the first entry of its term a leader gains its authority.
+        if before.term != position.term {
+            self.notify();
+        }
+    }
+
+    /// The last entry that this node has read, as it changes.
+    pub(crate) fn applied(&self) -> watch::Receiver<Position> {
+        self.applied.subscribe()
     }
 
     /// Waits until this node has read the log up to `index`.

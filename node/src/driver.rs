@@ -20,8 +20,10 @@ use crate::feed::{Feed, FeedCheckpoint, FeedPlan, SetupError};
 use crate::threads::{Role, test_panic};
 use crate::ingest::LaneStart;
 
-/// How long the driver waits for an entry before it looks at requests.
-const WAIT: Duration = Duration::from_millis(20);
+/// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
+const WAIT: Duration = Duration::from_millis(100);
+/// The same while a feed is about to start, and while a peer's checkpoint is on its way.
+const WAIT_SHORTLY: Duration = Duration::from_millis(20);
 
 /// A new feed starts when no pipeline has joined it for so long.
 const SETTLED: Duration = Duration::from_millis(100);
@@ -93,7 +95,12 @@ impl Driver {
                 self.serve(request);
             }
             self.start_created(SETTLED);
-            match self.cursor.next(WAIT) {
+            let wait = if self.created.is_empty() {
+                WAIT
+            } else {
+                WAIT_SHORTLY
+            };
+            match self.cursor.next(wait) {
                 Ok(CursorEvent::Entry { position, payload }) => {
                     if let Err(reason) = self.entry(position, payload.as_deref()) {
                         return self.core.fail(reason);
@@ -102,7 +109,7 @@ impl Driver {
                 Ok(CursorEvent::Idle) => {}
                 Ok(CursorEvent::Closed) => return,
                 // A peer's checkpoint is on its way: it comes as a request.
-                Err(LogError::Superseded { .. }) => std::thread::sleep(WAIT),
+                Err(LogError::Superseded { .. }) => std::thread::sleep(WAIT_SHORTLY),
                 Err(error) => return self.core.fail(error.to_string()),
             }
         }
@@ -243,6 +250,8 @@ impl Driver {
             Ok(feed) => {
                 agreed.refused.remove(&id);
                 agreed.feeds.insert(id, Arc::new(feed));
+                // The proposer has not seen it yet.
+                self.core.arrivals.notify_one();
             }
             Err(error) => {
                 tracing::error!(feed = id.0, %error, "feed cannot start");

@@ -9,6 +9,9 @@ pub mod decode;
 pub mod definition;
 pub mod driver;
 pub mod feed;
+#[cfg(test)]
+#[path = "../../tests/golden/golden.rs"]
+mod golden;
 mod ids;
 pub mod ingest;
 pub mod kafka;

@@ -8,78 +8,249 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::time::MissedTickBehavior;
 use unisono_replication::command::{
     AddLanes, Command, FeedId, FeedTick, LaneEntry, LaneMove, Ticks,
 };
 use unisono_replication::machine;
-use unisono_replication::tick::{LastTick, Metronome, median_clock_ms, next_agreed_ms};
+use unisono_replication::tick::{InHand, LastTick, Metronome, median_clock_ms, next_agreed_ms};
 
 use crate::core::{Agreed, Authority, Core};
 use crate::feed::Feed;
+use crate::ingest::LaneBuffer;
 use crate::threads::{Role, test_panic};
 use creation::Creation;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
 const AT_LEAST: Duration = Duration::from_millis(500);
+/// So many bytes in hand beyond the cut of one lane are a backlog, or half of what a tick may move if that is less.
+const BACKLOG_BYTES: usize = 1 << 20;
+/// The timers count whole milliseconds and fire late: what is due so soon is due now.
+const EARLY: Duration = Duration::from_millis(1);
 /// What other replicas' clocks say counts so long.
 const CLOCKS_FRESH: Duration = Duration::from_secs(5);
+/// How often sources are looked at for new lanes; they are asked less often themselves.
+const LOOK_AROUND: Duration = Duration::from_millis(500);
 /// How long after a failed proposal the next one is made.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Makes ticks for as long as the node runs.
 pub async fn run(core: Arc<Core>) {
-    let metronome = Metronome {
-        interval: core.config.cluster.tick_interval,
-        at_least: AT_LEAST,
+    let mut view = core.replica.view();
+    let mut applied = core.applied();
+    let mut proposer = Proposer {
+        metronome: Metronome {
+            interval: core.config.cluster.tick_interval,
+            at_least: AT_LEAST,
+        },
+        core: Arc::clone(&core),
+        creation: Creation::default(),
+        proposed: BTreeMap::new(),
+        looked: None,
     };
-    let mut creation = Creation::default();
-    let mut beat = tokio::time::interval(metronome.interval);
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        beat.tick().await;
-        let Some(authority) = core.authority() else {
-            continue;
+        let wait = match core.authority() {
+            Some(authority) => proposer.beat(&authority).await,
+            None => AT_LEAST,
         };
-        if let Some(command) = creation.next(&core, &authority).await {
-            propose(&core, command).await;
-        } else if let Some(command) = next_entry(&core, &authority, metronome) {
-            propose(&core, command).await;
+        if wait.is_zero() {
+            continue;
+        }
+        // While this node leads, only records wake it early: each entry that it reads would do so for nothing.
+        let leads = view.borrow_and_update().is_leader();
+        let waits_for_blank = leads && core.authority().is_none();
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = core.arrivals.notified() => {}
+            _ = view.changed() => {}
+            _ = applied.changed(), if waits_for_blank => {}
         }
     }
 }
 
-/// Proposes and waits until this node has read the entry back.
-async fn propose(core: &Core, command: Command) {
-    test_panic(Role::Proposer);
-    match core.replica.propose(command.encode()).await {
-        Ok(position) => core.read_up_to(position.index).await,
-        Err(error) => {
-            core.counters.proposals_lost.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(%error, "proposal lost");
-            tokio::time::sleep(PAUSE).await;
+/// A tick as it was proposed, whatever became of it.
+#[derive(Clone, Copy)]
+struct Proposed {
+    at: Instant,
+    agreed_ms: i64,
+}
+
+struct Proposer {
+    core: Arc<Core>,
+    metronome: Metronome,
+    creation: Creation,
+    /// Each feed's last tick from here.
+    proposed: BTreeMap<FeedId, Proposed>,
+    looked: Option<Instant>,
+}
+
+/// How far a feed's lanes can be moved.
+struct Reach {
+    moves: Vec<LaneMove>,
+    at_end: Vec<u32>,
+    in_hand: InHand,
+}
+
+/// What is to be said now, or how long to wait before that is asked again, unless records arrive.
+enum Next {
+    Say(Command),
+    Wait(Duration),
+}
+
+impl Proposer {
+    /// Says what is due, if anything, and tells how long there is nothing more to say.
+    async fn beat(&mut self, authority: &Authority) -> Duration {
+        let core = Arc::clone(&self.core);
+        if let Some(command) = self.creation.next(&core, authority).await {
+            self.propose(command).await;
+            return Duration::ZERO;
         }
+        match self.next_entry(authority) {
+            Next::Say(command) => {
+                self.propose(command).await;
+                Duration::ZERO
+            }
+            Next::Wait(wait) => wait,
+        }
+    }
+
+    /// Proposes and waits until this node has read the entry back.
+    async fn propose(&self, command: Command) {
+        test_panic(Role::Proposer);
+        match self.core.replica.propose(command.encode()).await {
+            Ok(position) => self.core.read_up_to(position.index).await,
+            Err(error) => {
+                let lost = &self.core.counters.proposals_lost;
+                lost.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(%error, "proposal lost");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// New lanes first, then the ticks that are due.
+    fn next_entry(&mut self, authority: &Authority) -> Next {
+        let core = Arc::clone(&self.core);
+        let agreed = core.agreed();
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK_AROUND) {
+            for (&id, feed) in &agreed.feeds {
+                if let Some(command) = new_lanes(&agreed.machine.feeds()[&id], feed, authority) {
+                    return Next::Say(Command::AddLanes(command));
+                }
+            }
+            self.looked = Some(Instant::now());
+        }
+        let clock_ms = clock_ms(&core);
+        let mut feeds = Vec::new();
+        let mut wait = AT_LEAST;
+        for (&id, feed) in &agreed.feeds {
+            match self.tick(&agreed, id, feed, clock_ms) {
+                Ok(tick) => feeds.push(tick),
+                Err(due_in) => wait = wait.min(due_in),
+            }
+        }
+        if feeds.is_empty() {
+            return Next::Wait(wait);
+        }
+        for tick in &feeds {
+            self.note(&agreed, tick);
+        }
+        let term = authority.term;
+        Next::Say(Command::Ticks(Ticks { term, feeds }))
+    }
+
+    /// The feed's next tick, or how long it is not due.
+    fn tick(
+        &self,
+        agreed: &Agreed,
+        id: FeedId,
+        feed: &Feed,
+        clock_ms: i64,
+    ) -> Result<FeedTick, Duration> {
+        let state = &agreed.machine.feeds()[&id];
+        let mut reach = self.reach(state, feed);
+        if reach.in_hand == InHand::Nothing {
+            // First asked to be woken, then looked again: what arrives between the two is not missed.
+            for buffer in feed.lanes() {
+                buffer.tell_next_arrival(&self.core.arrivals);
+            }
+            reach = self.reach(state, feed);
+        }
+        let proposed = self.proposed.get(&id).map(|proposed| proposed.at.elapsed());
+        let seen = agreed.ticked.get(&id).map(Instant::elapsed);
+        let due_in = self.metronome.due_in(proposed.or(seen), reach.in_hand);
+        if due_in > EARLY {
+            return Err(due_in.saturating_sub(EARLY));
+        }
+        let last = state.agreed_ms.map(|agreed_ms| LastTick {
+            agreed_ms,
+            seen: self.anchor(id, agreed_ms).map(|at| at.elapsed()).or(seen),
+        });
+        Ok(FeedTick {
+            feed: id,
+            base: state.base,
+            agreed_ms: next_agreed_ms(last, clock_ms),
+            clock_ms,
+            alone: false,
+            moves: reach.moves,
+            empty: Vec::new(),
+            at_end: reach.at_end,
+        })
+    }
+
+    /// How far the lanes can be moved now.
+    fn reach(&self, state: &machine::Feed, feed: &Feed) -> Reach {
+        let most = self.core.config.cluster.tick_bytes;
+        let mut reach = Reach {
+            moves: Vec::new(),
+            at_end: Vec::new(),
+            in_hand: InHand::Nothing,
+        };
+        for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
+            let choice = buffer.choose_cut(known.cut, most);
+            if let Some(choice) = choice {
+                let in_hand = what_is_in_hand(&buffer, known.cut, most);
+                reach.in_hand = reach.in_hand.max(in_hand);
+                reach.moves.push(LaneMove {
+                    lane,
+                    cut: choice.cut,
+                    fingerprint: choice.fingerprint,
+                });
+            }
+            if buffer.is_at_end(choice.map_or(known.cut, |choice| choice.cut)) {
+                reach.at_end.push(lane);
+            }
+        }
+        reach
+    }
+
+    /// When the feed's last tick was proposed, if that was done here: agreed time goes on from there, not from when it was
+    /// read back, so that a slow disk costs no time.
+    fn anchor(&self, id: FeedId, agreed_ms: i64) -> Option<Instant> {
+        let proposed = self.proposed.get(&id)?;
+        (proposed.agreed_ms == agreed_ms).then_some(proposed.at)
+    }
+
+    fn note(&mut self, agreed: &Agreed, tick: &FeedTick) {
+        let now = Instant::now();
+        let last_ms = agreed.machine.feeds()[&tick.feed].agreed_ms;
+        // Agreed time has whole milliseconds: the parts of one that it lacks must not add up.
+        let anchor = last_ms.and_then(|last_ms| self.anchor(tick.feed, last_ms));
+        let whole = |at: Instant| {
+            let gone = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            at.checked_add(Duration::from_millis(gone))
+        };
+        let at = anchor.and_then(whole).unwrap_or(now);
+        let agreed_ms = tick.agreed_ms;
+        self.proposed.insert(tick.feed, Proposed { at, agreed_ms });
     }
 }
 
-/// What is to be said now, if anything: new lanes first, then the ticks that are due.
-fn next_entry(core: &Core, authority: &Authority, metronome: Metronome) -> Option<Command> {
-    let agreed = core.agreed();
-    for (&id, feed) in &agreed.feeds {
-        if let Some(command) = new_lanes(&agreed.machine.feeds()[&id], feed, authority) {
-            return Some(Command::AddLanes(command));
-        }
+fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> InHand {
+    if buffer.backlog(from) >= BACKLOG_BYTES.min(most / 2) {
+        InHand::Backlog
+    } else {
+        InHand::Some
     }
-    let clocks_ms = clocks_ms(core);
-    let feeds: Vec<FeedTick> = agreed
-        .feeds
-        .iter()
-        .filter_map(|(&id, feed)| tick(core, &agreed, id, feed, metronome, clocks_ms))
-        .collect();
-    (!feeds.is_empty()).then_some(Command::Ticks(Ticks {
-        term: authority.term,
-        feeds,
-    }))
 }
 
 /// Lanes that the sources have and the feed has not. They are new, so they are read from their beginning.
@@ -106,53 +277,8 @@ fn new_lanes(agreed: &machine::Feed, feed: &Feed, authority: &Authority) -> Opti
     })
 }
 
-fn tick(
-    core: &Core,
-    agreed: &Agreed,
-    id: FeedId,
-    feed: &Feed,
-    metronome: Metronome,
-    clocks_ms: i64,
-) -> Option<FeedTick> {
-    let state = &agreed.machine.feeds()[&id];
-    let seen = agreed.ticked.get(&id).map(Instant::elapsed);
-    let mut moves = Vec::new();
-    let mut at_end = Vec::new();
-    for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
-        let choice = buffer.choose_cut(known.cut, core.config.cluster.tick_bytes);
-        if let Some(choice) = choice {
-            moves.push(LaneMove {
-                lane,
-                cut: choice.cut,
-                fingerprint: choice.fingerprint,
-            });
-        }
-        if buffer.is_at_end(choice.map_or(known.cut, |choice| choice.cut)) {
-            at_end.push(lane);
-        }
-    }
-    let since = seen.unwrap_or(Duration::MAX);
-    if !metronome.is_due(since, !moves.is_empty()) {
-        return None;
-    }
-    let last = state
-        .agreed_ms
-        .map(|agreed_ms| LastTick { agreed_ms, seen });
-    let agreed_ms = next_agreed_ms(last, clocks_ms);
-    Some(FeedTick {
-        feed: id,
-        base: state.base,
-        agreed_ms,
-        clock_ms: clocks_ms,
-        alone: false,
-        moves,
-        empty: Vec::new(),
-        at_end,
-    })
-}
-
 /// The median of the clocks of all replicas that are heard of.
-fn clocks_ms(core: &Core) -> i64 {
+fn clock_ms(core: &Core) -> i64 {
     let own = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -45,3 +45,34 @@ pub async fn tell(core: Arc<Core>) {
         tokio::time::sleep(EVERY).await;
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::golden;
+
+    #[test]
+    fn a_status_is_read_from_and_written_to_the_golden_bytes() {
+        let status = NodeStatus {
+            version: VERSION,
+            applied: 300,
+        };
+        let bytes = golden::bytes("status", &postcard::to_stdvec(&status).unwrap());
+        assert_eq!(NodeStatus::decode(&bytes), Some(status));
+    }
+
+    #[test]
+    fn another_versions_status_is_not_believed() {
+        for version in [0, VERSION + 1] {
+            let other = NodeStatus {
+                version,
+                applied: 300,
+            };
+            assert_eq!(
+                NodeStatus::decode(&postcard::to_stdvec(&other).unwrap()),
+                None
+            );
+        }
+    }
+}

@@ -30,6 +30,20 @@ pub enum StartError {
         /// What is wrong with it.
         cause: String,
     },
+    /// Another version of the program wrote the database, whose log is not carried over.
+    #[error(
+        "{} has format {found}, this Unisono reads format {reads}: run the version that wrote it, or wipe the data \
+         directories of all replicas (while all are stopped) and let them read the sources again",
+        .path.display()
+    )]
+    OtherVersion {
+        /// The database.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The format that this program reads.
+        reads: u32,
+    },
     /// The database belongs to another replica; correct the config.
     #[error(
         "{} belongs to replica {stored}, but the configuration says {configured}; \

@@ -2,6 +2,8 @@
 
 pub(crate) mod applier;
 pub(crate) mod entry;
+#[cfg(test)]
+mod golden;
 pub(crate) mod log_store;
 mod members;
 mod network;

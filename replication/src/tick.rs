@@ -8,17 +8,33 @@ const SLEW: u32 = 10;
 /// When the leader makes a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Metronome {
-    /// Not more often than this.
+    /// From one proposal to the next where records come as they happen.
     pub interval: Duration,
     /// And not less often than this, though nothing moved: silence would stop the timers.
     pub at_least: Duration,
 }
 
+/// What lies in hand beyond the agreed cut of a feed's lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InHand {
+    Nothing,
+    Some,
+    /// So much that there is no point in waiting for more.
+    Backlog,
+}
+
 impl Metronome {
-    /// Whether a feed's tick is due `since` its last one.
+    /// How long a feed's next tick has to wait, `since` its last one was proposed; `None`: there was none.
     #[must_use]
-    pub fn is_due(&self, since: Duration, moved: bool) -> bool {
-        since >= self.at_least || (moved && since >= self.interval)
+    pub fn due_in(&self, since: Option<Duration>, in_hand: InHand) -> Duration {
+        let Some(since) = since else {
+            return Duration::ZERO;
+        };
+        match in_hand {
+            InHand::Backlog => Duration::ZERO,
+            InHand::Some => self.interval.saturating_sub(since),
+            InHand::Nothing => self.at_least.saturating_sub(since),
+        }
     }
 }
 
@@ -27,7 +43,7 @@ impl Metronome {
 pub struct LastTick {
     /// Its agreed time, in milliseconds since 1970.
     pub agreed_ms: i64,
-    /// How long ago this process saw it; `None`: it was before this process started.
+    /// How long ago this process proposed it, or saw it; `None`: it was before this process started.
     pub seen: Option<Duration>,
 }
 
@@ -112,14 +128,23 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_is_due_when_something_moved_or_when_it_was_silent_for_long() {
+    fn a_tick_is_due_an_interval_after_the_last_proposal_or_at_once_with_a_backlog() {
         let metronome = Metronome {
             interval: Duration::from_millis(25),
             at_least: Duration::from_millis(500),
         };
-        assert!(!metronome.is_due(Duration::from_millis(24), true));
-        assert!(metronome.is_due(Duration::from_millis(25), true));
-        assert!(!metronome.is_due(Duration::from_millis(499), false));
-        assert!(metronome.is_due(Duration::from_millis(500), false));
+        let check = |since_ms: u64, in_hand, due_ms| {
+            let since = Some(Duration::from_millis(since_ms));
+            let due = metronome.due_in(since, in_hand);
+            assert_eq!(due, Duration::from_millis(due_ms), "{since_ms} {in_hand:?}");
+        };
+        check(0, InHand::Some, 25);
+        check(20, InHand::Some, 5);
+        check(25, InHand::Some, 0);
+        check(400, InHand::Some, 0);
+        check(25, InHand::Nothing, 475);
+        check(500, InHand::Nothing, 0);
+        check(1, InHand::Backlog, 0);
+        assert_eq!(metronome.due_in(None, InHand::Nothing), Duration::ZERO);
     }
 }

@@ -6,6 +6,8 @@
 mod nodes;
 
 use nodes::{Cluster, payload};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use unisono_replication::{ProposeError, Role};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,9 +133,12 @@ async fn a_wiped_disk_does_not_vote_as_the_one_it_was() {
     cluster.wipe(3);
     cluster.restart(1).await;
     cluster.restart(3).await;
-    // One that remembers and one that has forgotten are no majority of the three.
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
-    assert!(!cluster.view(1).is_leader() && !cluster.view(3).is_leader());
+    // One that remembers and one that has forgotten are no majority of the three. They are in touch for several times the
+    // longest election time-out: between two exchanges lie 200 ms.
+    for _ in 0..10 {
+        cluster.exchanged(1, 3).await;
+        assert!(!cluster.view(1).is_leader() && !cluster.view(3).is_leader());
+    }
     assert!(!cluster.view(3).voters.contains(&3));
     cluster.restart(2).await;
     cluster.propose(payload(1)).await;
@@ -162,7 +167,9 @@ async fn a_follower_that_missed_the_purged_log_takes_a_checkpoint() {
         })
         .await;
     // The purge follows the checkpoint a moment later.
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    cluster
+        .until("the log is purged", |cluster| cluster.is_purged(leader))
+        .await;
     cluster.break_off(leader, 2);
     cluster.restart(away).await;
     let entries = cluster.settled(100).await;
@@ -202,17 +209,38 @@ async fn a_message_to_another_identity_is_refused() {
     cluster.leader().await;
     // The id of a disk that replica 1 does not have: another random part.
     let other = (1_u64 << 48) | 42;
-    for route in ["append", "vote", "pre-vote", "transfer", "snapshot"] {
-        let url = format!("http://{}/raft/{other:016x}/{route}", cluster.address(1));
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let answer = client.post(url).body("anything").send().await.unwrap();
-        assert_eq!(answer.status().as_u16(), 421, "{route}");
-        let text = answer.text().await.unwrap();
-        assert_eq!(
-            text,
-            "this node has another identity: its disk was replaced"
-        );
+    let url = format!(
+        "http://{}/v2/raft/{other:016x}/snapshot",
+        cluster.address(1)
+    );
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let answer = client.post(url).body("anything").send().await.unwrap();
+    assert_eq!(answer.status().as_u16(), 421);
+    let expected = "this node has another identity: its disk was replaced";
+    assert_eq!(answer.text().await.unwrap(), expected);
+    // Appending, a vote, a pre-vote, the lead: over one link, by their numbers.
+    let mut link = TcpStream::connect(cluster.address(1)).await.unwrap();
+    link.write_all(b"unisono\x02").await.unwrap();
+    for topic in 1..=4_u8 {
+        let request = [&[10, 0, 0, 0, topic], other.to_le_bytes().as_slice(), b"?"].concat();
+        link.write_all(&request).await.unwrap();
+        let mut length = [0; 4];
+        link.read_exact(&mut length).await.unwrap();
+        let mut answer = vec![0; u32::from_le_bytes(length) as usize];
+        link.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, [&[1], expected.as_bytes()].concat(), "{topic}");
     }
+    // What the version before said is understood by nobody.
+    let url = format!("http://{}/raft/{other:016x}/append", cluster.address(1));
+    let answer = client.post(url).body("anything").send().await.unwrap();
+    assert_eq!(answer.status().as_u16(), 404);
+    assert!(
+        answer
+            .text()
+            .await
+            .unwrap()
+            .contains("run the same Unisono on all replicas")
+    );
     cluster.stop_all().await;
 }
 

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 
@@ -40,6 +42,8 @@ struct State {
     /// Where the lane ends, and when that was known.
     at_end: Option<(i64, Instant)>,
     fault: Option<String>,
+    /// Who waits for the next record to arrive.
+    waiting: Option<Arc<Notify>>,
 }
 
 /// A block that was not wholly taken; it has one record at least.
@@ -112,6 +116,7 @@ impl LaneBuffer {
             waker: None,
             at_end: None,
             fault: None,
+            waiting: None,
         };
         Self {
             room,
@@ -178,10 +183,23 @@ impl LaneBuffer {
             });
             None
         };
+        let waiting = state.waiting.take();
         if state.delivered_to >= state.wanted {
             self.wake(state);
+        } else {
+            drop(state);
+        }
+        if let Some(waiting) = waiting {
+            waiting.notify_one();
         }
         returned
+    }
+
+    /// Has `waiting` woken once, when the next records arrive. Who asks and then looks at what is here misses nothing.
+    pub fn tell_next_arrival(&self, waiting: &Arc<Notify>) {
+        self.lock()
+            .waiting
+            .get_or_insert_with(|| Arc::clone(waiting));
     }
 
     fn wake(&self, mut state: MutexGuard<'_, State>) {

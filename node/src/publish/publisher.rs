@@ -18,7 +18,9 @@ use crate::core::Core;
 use crate::ids::key_of;
 
 /// Without news, the thread looks again after so long.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(500);
+/// How long the end of the process may go unnoticed while a fault is waited out.
+const STEP: Duration = Duration::from_millis(100);
 /// How often connections are looked after.
 const WARM: Duration = Duration::from_secs(2);
 /// After a sink was out of reach, and after a fault that an operator must mend.
@@ -294,7 +296,7 @@ impl Publisher<'_> {
             if left.is_zero() || self.core.is_stopping() {
                 return;
             }
-            std::thread::sleep(left.min(LOOK));
+            std::thread::sleep(left.min(STEP));
         }
     }
 }

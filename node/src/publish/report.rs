@@ -8,8 +8,8 @@ use unisono_replication::command::{Command, FrontierMoves, StreamKey};
 
 use crate::core::{Authority, Core};
 
-/// Without news, the frontiers are looked at again after so long.
-const LOOK: Duration = Duration::from_millis(100);
+/// Without news, the frontier is looked at again after so long: whatever can move it is news.
+const LOOK: Duration = Duration::from_millis(500);
 /// How long after a failed proposal the next one is made.
 const PAUSE: Duration = Duration::from_millis(5);
 

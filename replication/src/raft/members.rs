@@ -27,14 +27,20 @@ pub(crate) struct Members {
 impl Members {
     /// Looks after the members for as long as the replica runs.
     pub(crate) async fn run(self) {
+        let mut initialized = false;
         loop {
-            match self.raft.is_initialized().await {
-                Ok(true) => {
-                    self.gossip.set_in_cluster();
-                    self.tend().await;
+            if initialized {
+                self.tend().await;
+            } else {
+                // Once it is, it stays so: Raft need not be asked again and again.
+                match self.raft.is_initialized().await {
+                    Ok(true) => {
+                        initialized = true;
+                        self.gossip.set_in_cluster();
+                    }
+                    Ok(false) => self.begin().await,
+                    Err(_) => return,
                 }
-                Ok(false) => self.begin().await,
-                Err(_) => return,
             }
             tokio::time::sleep(EVERY).await;
         }
@@ -67,8 +73,12 @@ impl Members {
 
     /// As leader: nodes that are configured and not members become learners, and voters when they have caught up.
     async fn tend(&self) {
-        let metrics = self.raft.metrics().borrow_watched().clone();
-        let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {
+        let metrics = self.raft.metrics();
+        if !metrics.borrow_watched().state.is_leader() {
+            return;
+        }
+        let metrics = metrics.borrow_watched().clone();
+        let Some(replication) = metrics.replication else {
             return;
         };
         let membership = metrics.membership_config.membership();

@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use unisono_replication::{
-    CursorEvent, IncomingSnapshot, LogCursor, Position, ProposeError, Replica, ReplicaConfig,
-    Snapshots, StartError, StoredSnapshot, View,
+    CursorEvent, IncomingSnapshot, LogCursor, LogError, Position, ProposeError, Replica,
+    ReplicaConfig, Snapshots, StartError, StoredSnapshot, View,
 };
 
 /// Far more than anything takes on a busy machine; a test that reaches it has failed.
@@ -255,6 +255,27 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    /// Waits until `number` has heard of `peer` once more.
+    pub async fn exchanged(&self, number: u16, peer: u16) {
+        let heard = |cluster: &Cluster| {
+            let peers = cluster.replica(number).peers();
+            let found = peers.iter().find(|status| status.number == peer);
+            found.map(|status| status.received)
+        };
+        let before = heard(self);
+        self.until("one hears of the other", |cluster| heard(cluster) > before)
+            .await;
+    }
+
+    /// Whether the log of a running node no longer begins with the first entry.
+    pub fn is_purged(&self, number: u16) -> bool {
+        let mut cursor = self.replica(number).cursor(None).unwrap();
+        matches!(
+            cursor.next(Duration::ZERO),
+            Err(LogError::Superseded { .. })
+        )
     }
 
     /// The number of a leader that may propose.

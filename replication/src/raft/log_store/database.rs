@@ -19,7 +19,8 @@ use crate::raft::types::{Entry, LogId, Vote, decode, encode};
 const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
 const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
-const FORMAT: u32 = 1;
+/// The version of all that the file holds: keys, records, and the commands in the entries.
+const FORMAT: u32 = 2;
 const CACHE_BYTES: usize = 16 << 20;
 
 /// What is known after opening.
@@ -68,6 +69,13 @@ fn load(path: &Path, database: &Database, number: u16) -> Result<Loaded, StartEr
         path: path.to_path_buf(),
         cause: error.to_string(),
     };
+    if let Some(found) = other_format(database).map_err(damaged)? {
+        return Err(StartError::OtherVersion {
+            path: path.to_path_buf(),
+            found,
+            reads: FORMAT,
+        });
+    }
     let node_id = identity(database, number).map_err(damaged)?;
     if number_of(node_id) != number {
         return Err(StartError::WrongNumber {
@@ -79,19 +87,27 @@ fn load(path: &Path, database: &Database, number: u16) -> Result<Loaded, StartEr
     read_marks(database, node_id).map_err(damaged)
 }
 
+/// The file's format, if it is another than this program's. Nothing else of such a file is read, and nothing written.
+fn other_format(database: &Database) -> io::Result<Option<u32>> {
+    let transaction = database.begin_read().map_err(io::Error::other)?;
+    let meta = match transaction.open_table(META) {
+        Ok(meta) => meta,
+        // A new file.
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    let format: Option<u32> = get(&meta, "format")?;
+    let format = format
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it does not name its format"))?;
+    Ok((format != FORMAT).then_some(format))
+}
+
 /// The stored node id; drawn and stored at the first start.
 fn identity(database: &Database, number: u16) -> io::Result<u64> {
     let transaction = database.begin_write().map_err(io::Error::other)?;
     let node_id = {
         let mut meta = transaction.open_table(META).map_err(io::Error::other)?;
         transaction.open_table(LOG).map_err(io::Error::other)?;
-        let format: Option<u32> = get(&meta, "format")?;
-        if let Some(other) = format.filter(|format| *format != FORMAT) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("its format is {other}, this program reads format {FORMAT}"),
-            ));
-        }
         match get(&meta, "node_id")? {
             Some(node_id) => node_id,
             None => {

@@ -200,6 +200,36 @@ async fn a_file_that_is_in_use_or_anothers_is_refused() {
 }
 
 #[tokio::test]
+async fn a_file_of_another_version_is_refused_and_not_touched() {
+    let disk = Disk::new();
+    let mut open = disk.open();
+    open.append(1, 0..3).await;
+    open.close();
+    for other in [1_u32, 3] {
+        let database = Database::open(disk.file()).unwrap();
+        let meta: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("meta");
+        let transaction = database.begin_write().unwrap();
+        let bytes = encode(&other).unwrap();
+        transaction
+            .open_table(meta)
+            .unwrap()
+            .insert("format", bytes.as_slice())
+            .unwrap();
+        transaction.commit().unwrap();
+        drop(database);
+        let refused = disk.try_open(NUMBER).err().unwrap();
+        assert!(
+            matches!(refused, StartError::OtherVersion { found, reads: 2, .. } if found == other),
+            "{refused}"
+        );
+        assert!(
+            refused.to_string().contains("wipe the data directories"),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_torn_or_foreign_file_is_refused_with_what_to_do() {
     let disk = Disk::new();
     let mut open = disk.open();

@@ -192,6 +192,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::golden;
 
     fn stream(incarnation: u64, kind: StreamKind) -> StreamId {
         StreamId {
@@ -206,7 +207,7 @@ mod tests {
             (stream(7, StreamKind::Rows), u64::MAX),
             (stream(7, StreamKind::DeadLetters), 3),
         ]));
-        let value = frontier.encode().unwrap();
+        let value = golden::bytes("frontier", &frontier.encode().unwrap());
         assert_eq!(
             String::from_utf8_lossy(&value),
             r#"{"version":1,"streams":[{"incarnation":7,"kind":"rows","next":18446744073709551615},{"incarnation":7,"kind":"dead_letters","next":3}]}"#
