@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -20,8 +20,9 @@ use unisono_tests::bench::{Cluster, Table, get, median, memory, program, setting
 const FEED_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(2);
 const SETTLE: Duration = Duration::from_secs(2);
-/// Checkpoints that are waited for.
+/// Checkpoints that are waited for, at most so long.
 const CHECKPOINTS: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(120);
 const NO_CHECKPOINTS: &str = "checkpoint_interval = \"1h\"";
 const OFTEN: &str = "checkpoint_interval = \"4s\"";
 
@@ -69,22 +70,23 @@ fn measure(
     wait_groups(&mut cluster, groups)?;
     let held = memory(&cluster.process(1))? - before;
     // What was read before is let go.
-    watch.during(SETTLE, || Ok(()))?;
-    let gap = watch.during(phase, || Ok(()))?.1;
+    watch.during((SETTLE, 0), || Ok(true))?;
+    let gap = watch.during((phase, 0), || Ok(true))?.1;
     line(&cells("nothing", None, gap));
     for path in [
         "/v1/pipelines/large/open",
         "/v1/pipelines/large/open?limit=10",
     ] {
         let http = cluster.http(1).to_owned();
-        let (took, gap) = watch.during(phase, || get(&http, path).map(|_| ()))?;
+        let (took, gap) = watch.during((phase, 1), || get(&http, path).map(|_| true))?;
         line(&cells(path, Some((took.len(), Some(median(&took)))), gap));
     }
     cluster.restart(OFTEN, &streams)?;
     wait_groups(&mut cluster, groups)?;
     let mut watch = Watch::of(&mut cluster)?;
-    let (seen, gap) = checkpoints(&cluster, &mut watch)?;
-    line(&cells("checkpoints", Some((seen, None)), gap));
+    let (http, last) = (cluster.http(1).to_owned(), AtomicU64::new(0));
+    let (seen, gap) = watch.during((phase, CHECKPOINTS), || checkpointed(&http, &last))?;
+    line(&cells("checkpoints", Some((seen.len(), None)), gap));
     Ok(held * 1_048_576.0 / groups as f64)
 }
 
@@ -147,22 +149,12 @@ fn wait_groups(cluster: &mut Cluster, groups: u64) -> Result<()> {
     })
 }
 
-/// Looks until so many checkpoints were made; gives how many were, and the longest gap.
-fn checkpoints(cluster: &Cluster, watch: &mut Watch) -> Result<(usize, Duration)> {
-    let index = || -> Result<u64> {
-        let answer: Value = serde_json::from_slice(&get(cluster.http(1), "/v1/cluster")?)?;
-        Ok(answer["checkpoint"]["index"].as_u64().unwrap_or(0))
-    };
-    let (mut last, mut seen, mut longest) = (index()?, 0, Duration::ZERO);
-    let started = Instant::now();
-    while seen < CHECKPOINTS && started.elapsed() < Duration::from_secs(120) {
-        let (_, gap) = watch.during(Duration::from_millis(500), || Ok(()))?;
-        longest = longest.max(gap);
-        let found = index()?;
-        seen += usize::from(found > last);
-        last = found;
-    }
-    Ok((seen, longest))
+/// Whether a checkpoint was made since the last call; at first, none was.
+fn checkpointed(http: &str, last: &AtomicU64) -> Result<bool> {
+    let answer: Value = serde_json::from_slice(&get(http, "/v1/cluster")?)?;
+    let index = answer["checkpoint"]["index"].as_u64().unwrap_or(0);
+    let before = last.swap(index, Ordering::Relaxed);
+    Ok(before > 0 && index > before)
 }
 
 /// Appends an event to the small source every few milliseconds, until it is dropped.
@@ -244,40 +236,45 @@ impl Watch {
         Ok(Some(since))
     }
 
-    /// Follows for so long, and until new rows come after it, while another thread does `work` again and again. Gives what
-    /// each took in ms, and the longest gap.
+    /// Follows the rows for so long and until another thread, which does `work` again and again, has done so many times what
+    /// counts. Gives what each time took, in ms, and the longest gap: new rows begin and end it.
     fn during(
         &mut self,
-        phase: Duration,
-        work: impl Fn() -> Result<()> + Sync,
+        (phase, times): (Duration, usize),
+        work: impl Fn() -> Result<bool> + Sync,
     ) -> Result<(Vec<f64>, Duration)> {
-        let ended = AtomicBool::new(false);
+        while self.ask()?.is_none() {}
+        let (ended, done) = (AtomicBool::new(false), AtomicUsize::new(0));
         let started = Instant::now();
         std::thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let mut took = Vec::new();
                 while !ended.load(Ordering::Relaxed) {
                     let began = Instant::now();
-                    work()?;
-                    took.push(began.elapsed().as_secs_f64() * 1e3);
+                    if work()? {
+                        took.push(began.elapsed().as_secs_f64() * 1e3);
+                        done.store(took.len(), Ordering::Relaxed);
+                    }
                     std::thread::sleep(Duration::from_millis(100));
                 }
                 Ok(took)
             });
-            let longest = self.longest(started + phase);
+            let longest = self.longest(|| {
+                let enough = done.load(Ordering::Relaxed) >= times;
+                started.elapsed() > phase && (enough || started.elapsed() > PATIENCE)
+            });
             ended.store(true, Ordering::Relaxed);
             let took: Result<Vec<f64>> = worker.join().unwrap_or_else(|_| Ok(Vec::new()));
             Ok((took?, longest?))
         })
     }
 
-    fn longest(&mut self, until: Instant) -> Result<Duration> {
+    fn longest(&mut self, over: impl Fn() -> bool) -> Result<Duration> {
         let mut longest = Duration::ZERO;
-        self.last = Instant::now();
         loop {
             let gap = self.ask()?;
             longest = longest.max(gap.unwrap_or_default());
-            if gap.is_some() && Instant::now() > until {
+            if gap.is_some() && over() {
                 return Ok(longest);
             }
         }
