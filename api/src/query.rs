@@ -112,6 +112,18 @@ pub(crate) fn parse(
     Ok(RowsRequest { query, format })
 }
 
+/// Checks the parameters of a request for open windows; gives the limit.
+pub(crate) fn parse_open(pairs: &[(String, String)]) -> Result<usize, ApiError> {
+    match pairs {
+        [] => Ok(MAX_LIMIT),
+        [(name, value)] if name == "limit" => parse_limit(value),
+        _ => Err(ApiError::unknown_parameter(
+            "open windows take no such parameter".to_owned(),
+            "the parameter is limit".to_owned(),
+        )),
+    }
+}
+
 // A field named like a parameter is reached by `group.` in front of it.
 fn group_field(name: &str, pipeline: &PipelineInfo, kind: CursorKind) -> Result<String, ApiError> {
     let windows = kind == CursorKind::Windows;

@@ -84,11 +84,11 @@ pub trait Service: Send + Sync + 'static {
     /// Any [`ServiceError`].
     fn windows(&self, pipeline: &str, query: &WindowsQuery) -> Result<WindowsPage, ServiceError>;
 
-    /// Windows of a pipeline that are not closed.
+    /// Windows of a pipeline that are not closed, at most `limit` rows of them.
     ///
     /// # Errors
     /// Any [`ServiceError`].
-    fn open_windows(&self, pipeline: &str) -> Result<OpenPage, ServiceError>;
+    fn open_windows(&self, pipeline: &str, limit: usize) -> Result<OpenPage, ServiceError>;
 
     /// Records of a pipeline that could not be used, from number `after` on.
     ///

@@ -9,6 +9,7 @@
 
 mod frame;
 mod message;
+mod parcel;
 mod reader;
 mod store;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use crate::ids::{key_of, stream_of};
 
 pub use frame::CheckpointError;
 pub use message::{SentRow, StreamRows, seal, unseal};
+pub use parcel::{send, take};
 pub use reader::{CheckpointReader, PartReader};
 pub use store::{CheckpointStore, StoredCheckpoint, UnfinishedCheckpoint};
 pub use writer::CheckpointWriter;

@@ -18,9 +18,6 @@ use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::results::{ResultsError, ScanFilter};
 
-/// Open windows that are shown at most.
-const MOST_OPEN: usize = 10_000;
-
 /// Answers from what this node knows; any replica can.
 pub struct NodeService {
     core: Arc<Core>,
@@ -144,7 +141,7 @@ impl Service for NodeService {
         self.rows(stream, &filter, query.after, query.limit)
     }
 
-    fn open_windows(&self, pipeline: &str) -> Result<OpenPage, ServiceError> {
+    fn open_windows(&self, pipeline: &str, limit: usize) -> Result<OpenPage, ServiceError> {
         let incarnation = self.find(pipeline)?;
         let feed = {
             let agreed = self.core.agreed();
@@ -161,7 +158,7 @@ impl Service for NodeService {
         let mut rows = Vec::new();
         let mut truncated = false;
         snapshot.open_windows(incarnation, &mut |row| {
-            truncated = rows.len() == MOST_OPEN;
+            truncated = rows.len() == limit;
             if !truncated {
                 rows.push(Bytes::copy_from_slice(row.json));
             }

@@ -1,16 +1,15 @@
 //! The node's side of Raft's snapshots: a checkpoint is the snapshot, and a peer is sent it with the rows that it lacks.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::time::Duration;
 
-use unisono_engine::row::Seq;
 use unisono_replication::{IncomingSnapshot, Snapshots, StoredSnapshot};
 
 use crate::checkpoint::{
-    CheckpointReader, CheckpointStore, CheckpointWriter, Head, Header, PartId, StoredCheckpoint,
-    UnfinishedCheckpoint, encode_heads, read_heads, stream_of,
+    CheckpointReader, CheckpointStore, Head, Header, PartId, UnfinishedCheckpoint, encode_heads,
+    send,
 };
 use crate::driver::{PendingCheckpoint, Request};
 use crate::results::ResultsLog;
@@ -122,82 +121,4 @@ impl Snapshots for NodeSnapshots {
     fn answer(&self, question: &[u8]) -> io::Result<Vec<u8>> {
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
     }
-}
-
-/// Writes what a peer is sent: the checkpoint's parts, then the rows that were not published at its index.
-fn send(
-    checkpoint: &StoredCheckpoint,
-    results: &ResultsLog,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let header = checkpoint.header();
-    let mut reader = checkpoint.reader()?;
-    let mut parcel = CheckpointWriter::begin(out, header)?;
-    let mut heads = Vec::new();
-    while let Some((id, mut part)) = reader.next_part()? {
-        match id {
-            PartId::Heads(_) => {
-                let feeds = read_heads(&mut part)?;
-                parcel.part(id, |out| out.write_all(&encode_heads(&feeds)))?;
-                heads.extend(feeds);
-            }
-            PartId::Feed(_) | PartId::Lane(..) => {
-                parcel.part(id, |out| io::copy(&mut part, out).map(drop))?;
-            }
-            // Those that were on the way when this node took the checkpoint are sent from the results log.
-            PartId::Rows(_) => {}
-        }
-    }
-    for head in heads {
-        let id = stream_of(head.stream);
-        // Those that were published since and removed are left out.
-        let published = header.machine.frontier(head.stream);
-        let from = Seq(published.max(results.first_seq(id).0));
-        let known = results.digest_before(id, from).map_err(io::Error::other)?;
-        if from.0 < head.next && known.is_some() {
-            parcel.part(PartId::Rows(head.stream), |out| {
-                results.export(id, from, Seq(head.next), out)
-            })?;
-        }
-    }
-    parcel.finish()?;
-    Ok(())
-}
-
-/// Takes what [`send`] wrote: the rows into the results log, the rest into a checkpoint of this node's own.
-///
-/// # Errors
-/// It cannot be read, or not be written.
-pub fn take(
-    parcel: &mut CheckpointReader,
-    store: &CheckpointStore,
-    results: &ResultsLog,
-) -> io::Result<StoredCheckpoint> {
-    let mut checkpoint = store.begin(parcel.header().clone())?;
-    let mut without_rows = std::collections::BTreeMap::new();
-    while let Some((id, mut part)) = parcel.next_part()? {
-        match id {
-            PartId::Heads(_) => {
-                let heads = read_heads(&mut part)?;
-                checkpoint.part(id, |out| out.write_all(&encode_heads(&heads)))?;
-                without_rows.extend(heads.into_iter().map(|head| (head.stream, head)));
-            }
-            PartId::Feed(_) | PartId::Lane(..) => {
-                checkpoint.part(id, |out| io::copy(&mut part, out).map(drop))?;
-            }
-            PartId::Rows(stream) => {
-                let rows: &mut dyn Read = &mut part;
-                results.import(stream_of(stream), rows)?;
-                without_rows.remove(&stream);
-            }
-        }
-    }
-    // What is here below stays if it is the same; what is above is computed again when its ticks are replayed.
-    for head in without_rows.values() {
-        let digest = unisono_engine::row::Digest(head.digest);
-        let reset = results.reset(stream_of(head.stream), Seq(head.next), digest);
-        reset.map_err(io::Error::other)?;
-    }
-    results.sync().map_err(io::Error::other)?;
-    store.finish(checkpoint)
 }

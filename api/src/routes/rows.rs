@@ -39,13 +39,18 @@ pub(crate) async fn dead_letters(
     stream(app, CursorKind::DeadLetters, name, pairs, &headers).await
 }
 
-pub(crate) async fn open(State(app): State<App>, name: Name) -> Result<Response, ApiError> {
+pub(crate) async fn open(
+    State(app): State<App>,
+    name: Name,
+    pairs: Pairs,
+) -> Result<Response, ApiError> {
     let name = pipeline_name(name)?;
+    let limit = query::parse_open(&pairs_of(pairs)?)?;
     let page = app.query({
         let name = name.clone();
         move |service| {
             find_pipeline(service, &name)?;
-            Ok(service.open_windows(&name)?)
+            Ok(service.open_windows(&name, limit)?)
         }
     });
     Ok(open_body(&name, &page.await?))
@@ -59,9 +64,7 @@ async fn stream(
     headers: &HeaderMap,
 ) -> Result<Response, ApiError> {
     let name = pipeline_name(name)?;
-    let Query(pairs) = pairs.map_err(|rejection| {
-        ApiError::bad_query(rejection.body_text(), "escape the parameters as in a form")
-    })?;
+    let pairs = pairs_of(pairs)?;
     let accepted = if accepts_ndjson(headers) {
         Format::Ndjson
     } else {
@@ -90,6 +93,12 @@ async fn stream(
         })
     });
     answer.await
+}
+
+fn pairs_of(pairs: Pairs) -> Result<Vec<(String, String)>, ApiError> {
+    pairs.map(|Query(pairs)| pairs).map_err(|rejection| {
+        ApiError::bad_query(rejection.body_text(), "escape the parameters as in a form")
+    })
 }
 
 fn pipeline_name(name: Name) -> Result<String, ApiError> {

@@ -118,13 +118,13 @@ impl Service for Node {
         Ok(page)
     }
 
-    fn open_windows(&self, _name: &str) -> Result<OpenPage, ServiceError> {
-        let rows = vec![Bytes::from_static(OPEN.as_bytes()); 2];
+    fn open_windows(&self, _name: &str, limit: usize) -> Result<OpenPage, ServiceError> {
+        let rows = vec![Bytes::from_static(OPEN.as_bytes()); limit.min(2)];
         Ok(OpenPage {
             rows,
             tick: Some(5),
             watermark: None,
-            truncated: false,
+            truncated: limit < 2,
         })
     }
 

@@ -262,6 +262,12 @@ async fn open_windows_and_dead_letters_are_given_as_they_are() {
     let open = get(address, "/v1/pipelines/dns/open").await;
     let head = r#"{"pipeline":"dns","tick":5,"watermark":null,"truncated":false,"rows":["#;
     assert_eq!(open.body, format!("{head}{OPEN},{OPEN}]}}"));
+    let first = get(address, "/v1/pipelines/dns/open?limit=1").await.body;
+    assert!(first.ends_with(&format!(r#""truncated":true,"rows":[{OPEN}]}}"#)), "{first}");
+    for wrong in ["limit=0", "limit=10001", "from=1", "limit=1&limit=2"] {
+        let answer = get(address, &format!("/v1/pipelines/dns/open?{wrong}")).await;
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
     let dead = get(address, "/v1/pipelines/dns/dead-letters?limit=1").await;
     let rows = DEAD[0];
     let expected =

@@ -7,9 +7,8 @@ use std::sync::atomic::Ordering;
 use unisono_replication::command::FeedId;
 
 use super::{Driver, end};
-use crate::checkpoint::{CheckpointReader, PartId, StoredCheckpoint};
+use crate::checkpoint::{CheckpointReader, PartId, StoredCheckpoint, take};
 use crate::feed::{FeedPlan, SetupError};
-use crate::snapshots;
 
 impl Driver {
     /// Puts a peer's state in the place of this node's: rows first, then the checkpoint that names them.
@@ -22,7 +21,7 @@ impl Driver {
         // The feeds end here: nothing else writes rows meanwhile.
         let stopped = std::mem::take(&mut self.core.agreed_mut().feeds);
         end(stopped.into_values());
-        let checkpoint = snapshots::take(&mut parcel, &self.store, &self.core.results)?;
+        let checkpoint = take(&mut parcel, &self.store, &self.core.results)?;
         let header = checkpoint.header();
         self.cursor = self.core.replica.cursor(Some(&header.raft))?;
         self.position = header.position();

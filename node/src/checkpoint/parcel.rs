@@ -1,0 +1,93 @@
+//! What a peer is sent: a checkpoint with the rows that were not published at its index.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+
+use unisono_engine::row::{Digest, Seq};
+
+use super::{
+    CheckpointReader, CheckpointStore, CheckpointWriter, PartId, StoredCheckpoint, encode_heads,
+    read_heads, stream_of,
+};
+use crate::results::ResultsLog;
+
+/// Writes what a peer is sent: the checkpoint's parts, then the rows that were not published at its index.
+///
+/// # Errors
+/// It cannot be read, or not be written.
+pub fn send(
+    checkpoint: &StoredCheckpoint,
+    results: &ResultsLog,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let header = checkpoint.header();
+    let mut reader = checkpoint.reader()?;
+    let mut parcel = CheckpointWriter::begin(out, header)?;
+    let mut heads = Vec::new();
+    while let Some((id, mut part)) = reader.next_part()? {
+        match id {
+            PartId::Heads(_) => {
+                let feeds = read_heads(&mut part)?;
+                parcel.part(id, |out| out.write_all(&encode_heads(&feeds)))?;
+                heads.extend(feeds);
+            }
+            PartId::Feed(_) | PartId::Lane(..) => {
+                parcel.part(id, |out| io::copy(&mut part, out).map(drop))?;
+            }
+            // Those that were on the way when this node took the checkpoint are sent from the results log.
+            PartId::Rows(_) => {}
+        }
+    }
+    for head in heads {
+        let id = stream_of(head.stream);
+        // Those that were published since and removed are left out.
+        let published = header.machine.frontier(head.stream);
+        let from = Seq(published.max(results.first_seq(id).0));
+        let known = results.digest_before(id, from).map_err(io::Error::other)?;
+        if from.0 < head.next && known.is_some() {
+            parcel.part(PartId::Rows(head.stream), |out| {
+                results.export(id, from, Seq(head.next), out)
+            })?;
+        }
+    }
+    parcel.finish()?;
+    Ok(())
+}
+
+/// Takes what [`send`] wrote: the rows into the results log, the rest into a checkpoint of this node's own.
+///
+/// # Errors
+/// It cannot be read, or not be written.
+pub fn take(
+    parcel: &mut CheckpointReader,
+    store: &CheckpointStore,
+    results: &ResultsLog,
+) -> io::Result<StoredCheckpoint> {
+    let mut checkpoint = store.begin(parcel.header().clone())?;
+    let mut without_rows = BTreeMap::new();
+    while let Some((id, mut part)) = parcel.next_part()? {
+        match id {
+            PartId::Heads(_) => {
+                let heads = read_heads(&mut part)?;
+                checkpoint.part(id, |out| out.write_all(&encode_heads(&heads)))?;
+                without_rows.extend(heads.into_iter().map(|head| (head.stream, head)));
+            }
+            PartId::Feed(_) | PartId::Lane(..) => {
+                checkpoint.part(id, |out| io::copy(&mut part, out).map(drop))?;
+            }
+            PartId::Rows(stream) => {
+                let rows: &mut dyn Read = &mut part;
+                results.import(stream_of(stream), rows)?;
+                without_rows.remove(&stream);
+            }
+        }
+    }
+    // What is here below stays if it is the same; what is above is computed again when its ticks are replayed.
+    for head in without_rows.values() {
+        let digest = Digest(head.digest);
+        let reset = results.reset(stream_of(head.stream), Seq(head.next), digest);
+        reset.map_err(io::Error::other)?;
+    }
+    results.sync().map_err(io::Error::other)?;
+    store.finish(checkpoint)
+}
