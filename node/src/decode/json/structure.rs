@@ -9,6 +9,9 @@ use super::nest::{Frame, Nest};
 use super::paths::{Child, Paths, ROOT};
 use super::scan;
 
+/// What is kept of the room for keys: one huge key must not stay in memory.
+const KEPT_SCRATCH: usize = 64 * 1024;
+
 /// What the structure says of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -144,6 +147,7 @@ impl<'a> Walk<'a> {
     /// outermost one. In what is not used it is no fault.
     fn escaped_key(&mut self, node: u32, key: std::ops::Range<usize>) -> Option<Option<&'a Child>> {
         self.scratch.clear();
+        self.scratch.shrink_to(KEPT_SCRATCH);
         if scan::unescape(&self.doc[key], self.scratch) {
             return Some(self.paths.find(node, self.scratch));
         }

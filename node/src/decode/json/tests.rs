@@ -217,25 +217,37 @@ fn known_shapes_are_followed_without_a_walk() {
     }
 }
 
-/// Keys that never come again fill the memory once, not with each payload; what does repeat is
-/// learned anew after it was forgotten.
+/// Keys and nestings that never come again fill the memory once, not with each payload; what does
+/// repeat is learned anew after it was forgotten.
 #[test]
 fn shapes_that_never_repeat_are_bounded_and_forgotten() {
+    let keys = |number: usize| format!(r#""k{number}":1,"{}":2"#, "x".repeat(number % 99));
+    let nestings = |number: usize| {
+        let opened = |bit: &usize| ["[", "{\"x\":"][number >> bit & 1];
+        let closed = |bit: usize| ["]", "}"][number >> bit & 1];
+        let (open, close): (String, String) = (
+            (0..12).rev().map(|bit| opened(&bit)).collect(),
+            (0..12).map(closed).collect(),
+        );
+        format!(r#""x":{open}0{close}"#)
+    };
+    never_repeating(keys);
+    never_repeating(nestings);
+}
+
+fn never_repeating(members: impl Fn(usize) -> String) {
     let fields = fields(&["t"]);
     let mut decoder = JsonDecoder::new(&fields);
     let mut most = 0;
     for number in 0..20_000 {
-        let payload = format!(
-            r#"{{"t":{number},"k{number}":1,"{}":2}}"#,
-            "x".repeat(number % 99)
-        );
+        let payload = format!(r#"{{"t":{number},{}}}"#, members(number));
         let record = decoder.decode(0, None, Some(payload.as_bytes()));
         let expected = (RecordState::Decoded, vec![number.to_string()]);
         assert_eq!(shown(&record, &fields), expected);
         most = most.max(decoder.shapes.len());
     }
     assert!(most > 100 && most <= shape::MAX_EDGES, "{most}");
-    let payload = br#"{"u":1,"t":2,"v":3}"#;
+    let payload = br#"{"u":[{"w":[{"z":1}]}],"t":2,"v":3}"#;
     for _ in 0..shape::LAST_PATIENCE {
         if decoder.shapes.follows_from_start(payload) {
             return;

