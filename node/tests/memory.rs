@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::time::Instant;
 
 use unisono::checkpoint::{
     CheckpointReader, CheckpointStore, Head, Header, PartId, encode_heads, key_of,
@@ -39,8 +40,18 @@ fn status(field: &str) -> u64 {
 fn peak<T>(run: impl FnOnce() -> T) -> (T, u64) {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");
+    let begin = Instant::now();
     let made = run();
-    (made, status("VmHWM").saturating_sub(before))
+    let grew = status("VmHWM").saturating_sub(before);
+    println!("{} KiB more at most, {:?}", grew >> 10, begin.elapsed());
+    (made, grew)
+}
+
+#[test]
+fn what_is_held_whole_is_noticed() {
+    let _alone = ALONE.lock().unwrap();
+    let (held, grew) = peak(|| vec![1_u8; 64 << 20]);
+    assert!(grew > MOST && held.len() > grew as usize / 2, "{grew}");
 }
 
 /// Bytes that the process has read.
@@ -92,8 +103,15 @@ fn a_million_rows_of_one_tick_are_written_compared_and_opened_within_some_megaby
     assert!(bytes > 150 << 20, "{bytes}");
     drop(log);
     let before = bytes_read();
+    let begin = Instant::now();
     let log = open(dir.path());
     let read = bytes_read() - before;
+    println!(
+        "a start read {} of {} KiB, {:?}",
+        read >> 10,
+        bytes >> 10,
+        begin.elapsed()
+    );
     assert!(read < 18 << 20, "a start read {read} of {bytes}");
     assert_eq!(log.next_seq(STREAM), Seq(ROWS));
 }
