@@ -145,3 +145,35 @@ fn a_tick_that_is_left_out_or_taken_twice_stops_the_feed() {
     assert_eq!(twice.unwrap_err(), out_of_step(0, 2));
     buffer.take(2, 4, fingerprints[3], Duration::ZERO).unwrap();
 }
+
+#[test]
+fn who_waits_for_the_next_arrival_is_woken_once() {
+    use std::task::{Context, Poll, Waker};
+    let (buffer, _) = filled(&[0], 10, 1);
+    let push = |offset: i64| {
+        let mut chunk = Chunk::new(RecordBatch::new(0));
+        let record = RawRecord {
+            offset,
+            next: offset + 1,
+            append_time_ms: None,
+            payload: None,
+        };
+        chunk.batch.push(offset, None, RecordState::Decoded, b"");
+        chunk.mark(&record, 7);
+        buffer.push(chunk);
+    };
+    let waiting = Arc::new(Notify::new());
+    let woken = || {
+        let mut notified = std::pin::pin!(waiting.notified());
+        let mut context = Context::from_waker(Waker::noop());
+        notified.as_mut().poll(&mut context) == Poll::Ready(())
+    };
+    push(1);
+    assert!(!woken(), "nobody had asked");
+    buffer.tell_next_arrival(&waiting);
+    assert!(!woken(), "what was here before does not count");
+    push(2);
+    assert!(woken());
+    push(3);
+    assert!(!woken(), "once for each time it is asked");
+}
