@@ -17,8 +17,8 @@ use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan, SetupError};
-use crate::threads::{Role, test_panic};
 use crate::ingest::LaneStart;
+use crate::threads::{Role, test_panic};
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
 const WAIT: Duration = Duration::from_millis(100);

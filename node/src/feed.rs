@@ -20,8 +20,8 @@ use unisono_engine::{FeedSnapshot, LaneEngine, PipelineStats};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 
-use crate::definition::FieldSet;
 use crate::decode::Decoder;
+use crate::definition::FieldSet;
 use crate::ingest::{FoldLane, LaneBuffer, LaneStart, ReadAhead, SourceFetcher, Workers};
 use crate::results::ResultsLog;
 use crate::threads::{Role, lock, spawn};
@@ -141,9 +141,7 @@ impl Feed {
             let buffer = fetchers[lane.source].add_lane(lane.start);
             buffers.push(Arc::clone(&buffer));
             let decoder = Decoder::new(&plan.fields);
-            lanes.push(fold_lane(
-                number, engine, decoder, buffer, &workers, &gate,
-            ));
+            lanes.push(fold_lane(number, engine, decoder, buffer, &workers, &gate));
         }
         let shared = Arc::new(Shared::default());
         let (sender, receiver) = sync_channel(QUEUE);

@@ -6,10 +6,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use serde_json::value::RawValue;
-use unisono::definition::{FieldPath, FieldSet};
 use unisono::decode::json::JsonDecoder;
-use unisono_engine::record::{Cell, Record};
+use unisono::definition::{FieldPath, FieldSet};
 use unisono_engine::record::RecordState;
+use unisono_engine::record::{Cell, Record};
 use unisono_engine::spec::Column;
 
 const EVENTS: usize = 5_000;

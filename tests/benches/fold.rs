@@ -5,8 +5,8 @@
 //! (default 5) change the load. Settling (closing windows and merging panes) and writing rows are counted apart.
 #![allow(clippy::unwrap_used)]
 
-use unisono::definition::{FieldPath, FieldSet};
 use unisono::decode::Decoder;
+use unisono::definition::{FieldPath, FieldSet};
 use unisono::source::Block;
 use unisono_engine::row::Incarnation;
 use unisono_engine::spec::{
@@ -25,8 +25,20 @@ fn main() {
     let events = setting("UNISONO_BENCH_EVENTS", 2_000_000).unwrap();
     let rounds = setting("UNISONO_BENCH_ROUNDS", 5).unwrap();
     let mut ticks = blocks(events);
-    let mut table = Table::new(&["window", "fingerprint", "decode and fold", "settle", "write", "rows", "fold to tumbling"]);
-    let windows = [("10 s", 10, 10), ("10 s / 1 s", 10, 1), ("60 s / 1 s", 60, 1)];
+    let mut table = Table::new(&[
+        "window",
+        "fingerprint",
+        "decode and fold",
+        "settle",
+        "write",
+        "rows",
+        "fold to tumbling",
+    ]);
+    let windows = [
+        ("10 s", 10, 10),
+        ("10 s / 1 s", 10, 1),
+        ("60 s / 1 s", 60, 1),
+    ];
     let mut measured: Vec<Vec<Cost>> = vec![Vec::new(); windows.len()];
     for _ in 0..rounds {
         for (at, &(_, size, slide)) in windows.iter().enumerate() {
@@ -34,7 +46,10 @@ fn main() {
         }
     }
     let per_million = |costs: &[Cost], of: fn(&Cost) -> u64| -> Vec<f64> {
-        costs.iter().map(|cost| of(cost) as f64 / 1e3 / events as f64).collect()
+        costs
+            .iter()
+            .map(|cost| of(cost) as f64 / 1e3 / events as f64)
+            .collect()
     };
     let tumbling = median(&per_million(&measured[0], |cost| cost.fold));
     for (&(name, ..), costs) in windows.iter().zip(&measured) {
@@ -49,7 +64,9 @@ fn main() {
             format!("{:.2}", median(&fold) / tumbling),
         ]);
     }
-    println!("CPU seconds per million events, median of {rounds} rounds (least to most), {events} events");
+    println!(
+        "CPU seconds per million events, median of {rounds} rounds (least to most), {events} events"
+    );
     table.print();
 }
 
@@ -80,7 +97,12 @@ fn blocks(events: u64) -> Vec<Vec<Block>> {
         let count = left.min((PER_TICK * LANES) as u64);
         for at in 0..count {
             let lane = &mut lanes[at as usize % LANES];
-            lane.push(offset, offset + 1, Some(0), Some(source.next_event().as_bytes()));
+            lane.push(
+                offset,
+                offset + 1,
+                Some(0),
+                Some(source.next_event().as_bytes()),
+            );
             offset += 1;
         }
         left -= count;
@@ -128,7 +150,9 @@ fn run(ticks: &mut [Vec<Block>], size: i64, slide: i64) -> Cost {
     let (fields, spec) = spec(size, slide);
     let mut feed = FeedEngine::new();
     feed.add_pipeline(Incarnation(1), spec, &mut []);
-    let mut lanes: Vec<LaneEngine> = (0..LANES).map(|at| feed.add_lane(format!("events/{at}")).1).collect();
+    let mut lanes: Vec<LaneEngine> = (0..LANES)
+        .map(|at| feed.add_lane(format!("events/{at}")).1)
+        .collect();
     let mut decoders: Vec<Decoder> = (0..LANES).map(|_| Decoder::new(&fields)).collect();
     let mut cost = Cost::default();
     let mut fingerprints = [0; LANES];
@@ -145,10 +169,15 @@ fn run(ticks: &mut [Vec<Block>], size: i64, slide: i64) -> Cost {
             }
         }
         let folded = cpu();
-        let end = TickEnd { agreed: None, at_end: &[] };
+        let end = TickEnd {
+            agreed: None,
+            at_end: &[],
+        };
         let settled = feed.settle(&mut lanes.iter_mut().collect::<Vec<_>>(), end);
         let settled_at = cpu();
-        feed.write(settled, &mut |_, row| cost.rows += u64::from(!row.json.is_empty()));
+        feed.write(settled, &mut |_, row| {
+            cost.rows += u64::from(!row.json.is_empty())
+        });
         cost.write += cpu() - settled_at;
         cost.settle += settled_at - folded;
         cost.fold += folded - sealed;

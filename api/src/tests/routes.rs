@@ -263,7 +263,10 @@ async fn open_windows_and_dead_letters_are_given_as_they_are() {
     let head = r#"{"pipeline":"dns","tick":5,"watermark":null,"truncated":false,"rows":["#;
     assert_eq!(open.body, format!("{head}{OPEN},{OPEN}]}}"));
     let first = get(address, "/v1/pipelines/dns/open?limit=1").await.body;
-    assert!(first.ends_with(&format!(r#""truncated":true,"rows":[{OPEN}]}}"#)), "{first}");
+    assert!(
+        first.ends_with(&format!(r#""truncated":true,"rows":[{OPEN}]}}"#)),
+        "{first}"
+    );
     for wrong in ["limit=0", "limit=10001", "from=1", "limit=1&limit=2"] {
         let answer = get(address, &format!("/v1/pipelines/dns/open?{wrong}")).await;
         assert_eq!(answer.status, 400, "{wrong}");

@@ -30,7 +30,7 @@ pub struct ClusterSettings {
     pub heartbeat: Duration,
     /// Least and greatest time without a leader before a member stands for election.
     pub election_timeout: (Duration, Duration),
-    /// Least time between two ticks.
+    /// Time between two ticks while records come; with a backlog the next one follows at once.
     pub tick_interval: Duration,
     /// How often the state is saved, which bounds what a restart replays.
     pub checkpoint_interval: Duration,

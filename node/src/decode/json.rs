@@ -14,9 +14,9 @@ mod scan;
 mod shape;
 mod structure;
 
-use unisono_engine::record::{Cells, Record};
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
+use unisono_engine::record::{Cells, Record};
 use unisono_engine::spec::{Column, Timestamp};
 
 use crate::definition::FieldSet;

@@ -45,9 +45,8 @@ impl Gate {
 
     /// Waits until the tick is complete or failed; `None` if the feed is being dropped.
     pub fn wait(&self) -> Option<Standing> {
-        let waiting = |state: &mut State| {
-            !state.abandoned && state.barrier.standing() == Standing::Waiting
-        };
+        let waiting =
+            |state: &mut State| !state.abandoned && state.barrier.standing() == Standing::Waiting;
         let state = wait_while(&self.changed, self.lock(), waiting);
         (!state.abandoned).then(|| state.barrier.standing())
     }

@@ -121,8 +121,7 @@ impl FeedPlan {
     /// What is wrong with it.
     pub fn read_feed(&mut self, part: &mut dyn Read) -> Result<(), SetupError> {
         let specs = std::mem::take(&mut self.specs);
-        self.engine =
-            FeedEngine::restore(part, specs).map_err(|error| self.damaged(&error))?;
+        self.engine = FeedEngine::restore(part, specs).map_err(|error| self.damaged(&error))?;
         Ok(())
     }
 

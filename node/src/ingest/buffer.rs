@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
+use crate::threads::lock;
 
 /// Evidence that a lane was at its end counts for so long.
 const FRESH: Duration = Duration::from_millis(1000);
@@ -23,7 +24,6 @@ const SMALL: usize = FULL / 4;
 pub struct LaneBuffer {
     room: Arc<LaneRoom>,
     state: Mutex<State>,
-    arrived: Condvar,
 }
 
 struct State {
@@ -121,16 +121,14 @@ impl LaneBuffer {
         Self {
             room,
             state: Mutex::new(state),
-            arrived: Condvar::new(),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds the lock; if it did, the queue itself is still whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
-    /// Says whom to call when a cut that [`Self::try_take`] did not find has arrived, or the lane has failed.
+    /// Says whom to call when a cut that [`Self::take`] did not find has arrived, or the lane has failed.
     pub fn set_waker(&self, waker: Waker) {
         self.lock().waker = Some(waker);
     }
@@ -208,7 +206,6 @@ impl LaneBuffer {
         }
         let waker = state.waker.clone();
         drop(state);
-        self.arrived.notify_all();
         if let Some(waker) = waker {
             waker();
         }
@@ -282,46 +279,13 @@ impl LaneBuffer {
         (state.backlog(state.taken_to), state.delivered_to)
     }
 
-    /// The records with offsets in `from..to`, whose fingerprint must be `fingerprint`; waits for them up to `timeout`.
-    /// They are gone from the buffer then.
+    /// The records with offsets in `from..to`, whose fingerprint must be `fingerprint`; they are gone from the buffer then.
+    /// Does not wait: if they are not there yet, the waker is called when they are.
     ///
     /// # Errors
     /// What the caller does next is in [`TakeError`].
-    pub fn take(
-        &self,
-        from: i64,
-        to: i64,
-        fingerprint: u64,
-        timeout: Duration,
-    ) -> Result<Vec<Part>, TakeError> {
-        let deadline = Instant::now() + timeout;
+    pub fn take(&self, from: i64, to: i64, fingerprint: u64) -> Result<Vec<Part>, TakeError> {
         let mut state = self.lock();
-        loop {
-            let taken = self.take_now(&mut state, from, to, fingerprint);
-            let left = deadline.saturating_duration_since(Instant::now());
-            if !matches!(taken, Err(TakeError::NotYet)) || left.is_zero() {
-                return taken;
-            }
-            let waited = self.arrived.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// As [`Self::take`], without waiting: if the records are not there yet, the waker is called when they are.
-    ///
-    /// # Errors
-    /// What the caller does next is in [`TakeError`].
-    pub fn try_take(&self, from: i64, to: i64, fingerprint: u64) -> Result<Vec<Part>, TakeError> {
-        self.take_now(&mut self.lock(), from, to, fingerprint)
-    }
-
-    fn take_now(
-        &self,
-        state: &mut State,
-        from: i64,
-        to: i64,
-        fingerprint: u64,
-    ) -> Result<Vec<Part>, TakeError> {
         if from != state.taken_to {
             let taken_to = state.taken_to;
             return Err(TakeError::OutOfStep { from, taken_to });

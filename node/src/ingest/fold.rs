@@ -117,7 +117,7 @@ impl FoldLane {
         match step {
             None => return Turn::Rests,
             Some(Step::Asked(asked)) => {
-                match self.buffer.try_take(asked.from, asked.to, asked.fingerprint) {
+                match self.buffer.take(asked.from, asked.to, asked.fingerprint) {
                     Ok(parts) => {
                         engine.begin(Some(asked.agreed));
                         *step = Some(Step::Taken(parts.into()));

@@ -5,8 +5,8 @@
 //! body: u64 seq | i64 start | i64 end | u128 digest | u32 group start | u32 group end | json
 //! ```
 
-use unisono_engine::row::{Digest, Seq};
 pub use unisono_engine::row::RowRef;
+use unisono_engine::row::{Digest, Seq};
 use unisono_engine::spec::Timestamp;
 
 /// Bytes before a record's body.

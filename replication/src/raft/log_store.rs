@@ -124,6 +124,7 @@ impl LogStore {
             database,
             operations: receiver,
             shared: Arc::clone(&shared),
+            last: loaded.last.map(|last| last.index),
             fatal,
         };
         let thread = thread::Builder::new()
@@ -292,10 +293,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
         self.shared.lock().committed = committed;
-        match committed {
-            Some(committed) => self.send(Operation::Committed { committed }),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {

@@ -15,6 +15,7 @@ use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{Config, RaftMetrics, SnapshotPolicy};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::MissedTickBehavior;
 
 use super::applier::{Mark, StateMachine};
 use super::entry::Tracker;
@@ -40,6 +41,9 @@ const PROPOSE: Duration = Duration::from_secs(5);
 const HAND_OVER: Duration = Duration::from_secs(2);
 /// Entries in one message: with ticks of a few hundred bytes, far below a megabyte.
 const MESSAGE_ENTRIES: u64 = 256;
+
+/// openraft looks at its clocks so often in a heartbeat's interval (13 in 64).
+const CLOCK_PARTS: u64 = 5;
 
 /// A running replica.
 pub(crate) struct Inner {
@@ -118,7 +122,9 @@ impl Inner {
             thread: Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };
-        runtime.block_on(async { inner.spawn_tasks(config.listener, views, fatal) })?;
+        runtime.block_on(async {
+            inner.spawn_tasks(config.heartbeat, config.listener, views, fatal)
+        })?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("raft".into())
@@ -135,6 +141,7 @@ impl Inner {
     /// Starts what runs beside openraft, on the runtime that this is called on.
     fn spawn_tasks(
         &self,
+        heartbeat: Duration,
         listener: TcpListener,
         views: watch::Sender<View>,
         fatal: watch::Sender<Option<String>>,
@@ -159,6 +166,8 @@ impl Inner {
             gossip: Arc::clone(&self.gossip),
         };
         tokio::spawn(members.run());
+        self.raft.runtime_config().heartbeat(false);
+        tokio::spawn(beat(self.raft.clone(), self.view.clone(), heartbeat));
         let (raft, mark) = (self.raft.clone(), Arc::clone(&self.mark));
         tokio::spawn(watch_state(raft, mark, number, views, fatal));
         Ok(())
@@ -297,9 +306,12 @@ fn stored_checkpoint(
 
 fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    // It looks at its clocks at about a fifth of what it takes for the heartbeat's interval, which is more often than the
+    // election's time-outs need: twice a heartbeat will do. The heartbeats themselves are sent by a task of ours.
+    let pace = millis(config.heartbeat) * CLOCK_PARTS / 2;
     let settings = Config {
         cluster_name: "unisono".to_owned(),
-        heartbeat_interval: millis(config.heartbeat),
+        heartbeat_interval: pace.min(millis(config.election_timeout.0).saturating_sub(1)),
         election_timeout_min: millis(config.election_timeout.0),
         election_timeout_max: millis(config.election_timeout.1),
         enable_pre_vote: Some(true),
@@ -313,6 +325,16 @@ fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
         .validate()
         .map_err(|error| StartError::Config(error.to_string()))?;
     Ok(Arc::new(checked))
+}
+
+/// Sends the heartbeats while this replica leads.
+async fn beat(raft: Raft, mut view: watch::Receiver<View>, interval: Duration) {
+    let mut due = tokio::time::interval(interval);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Both end when the replica does.
+    while view.wait_for(View::is_leader).await.is_ok() && raft.trigger().heartbeat().await.is_ok() {
+        due.tick().await;
+    }
 }
 
 /// Turns openraft's state into views, for as long as it runs. Its metrics change with every message; whoever waits for a

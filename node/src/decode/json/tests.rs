@@ -155,7 +155,10 @@ fn a_tombstone_is_a_record_of_its_own_kind() {
     let record = decoder.decode(3, Some(Timestamp(5)), None);
     assert_eq!(record.state, RecordState::NullPayload);
     assert_eq!(record.append_time, Some(Timestamp(5)));
-    assert_eq!(record.cell(Column(0)), unisono_engine::record::Cell::Missing);
+    assert_eq!(
+        record.cell(Column(0)),
+        unisono_engine::record::Cell::Missing
+    );
 }
 
 #[test]

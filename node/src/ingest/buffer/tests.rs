@@ -7,8 +7,6 @@ use super::*;
 use crate::signal::Signal;
 use crate::source::HEAD_BYTES;
 
-const WAIT_NOT: Duration = Duration::ZERO;
-
 fn buffer(from: i64) -> LaneBuffer {
     let node = ReadAhead::new(64 << 20);
     LaneBuffer::new(LaneRoom::new(&node, Arc::default()), from)
@@ -76,9 +74,9 @@ fn one_record_larger_than_a_tick_moves_alone() {
 #[test]
 fn holes_left_by_markers_and_compaction_hold_nothing_up() {
     let (buffer, fingerprints) = filled(&[4, 7, 8, 20], 10, 3);
-    let parts = buffer.take(4, 9, fingerprints[2], WAIT_NOT).unwrap();
+    let parts = buffer.take(4, 9, fingerprints[2]).unwrap();
     assert_eq!(offsets(&parts), [4, 7, 8]);
-    let parts = buffer.take(9, 21, fingerprints[3], WAIT_NOT).unwrap();
+    let parts = buffer.take(9, 21, fingerprints[3]).unwrap();
     assert_eq!(offsets(&parts), [20]);
     assert_eq!(buffer.level().0, 0);
 }
@@ -86,16 +84,16 @@ fn holes_left_by_markers_and_compaction_hold_nothing_up() {
 #[test]
 fn a_block_is_taken_in_parts_each_record_once() {
     let (buffer, fingerprints) = filled(&[0, 1, 2, 3], 10, 4);
-    let parts = buffer.take(0, 1, fingerprints[0], WAIT_NOT).unwrap();
+    let parts = buffer.take(0, 1, fingerprints[0]).unwrap();
     assert_eq!(offsets(&parts), [0]);
-    let parts = buffer.take(1, 4, fingerprints[3], WAIT_NOT).unwrap();
+    let parts = buffer.take(1, 4, fingerprints[3]).unwrap();
     assert_eq!(offsets(&parts), [1, 2, 3]);
 }
 
 #[test]
 fn other_records_under_the_same_offsets_are_refused_and_stay() {
     let (buffer, fingerprints) = filled(&[0, 1, 2], 10, 3);
-    let other = buffer.take(0, 2, fingerprints[1] ^ 1, WAIT_NOT);
+    let other = buffer.take(0, 2, fingerprints[1] ^ 1);
     assert_eq!(
         other.unwrap_err(),
         TakeError::OtherRecords { from: 0, to: 2 }
@@ -103,7 +101,7 @@ fn other_records_under_the_same_offsets_are_refused_and_stay() {
     assert_eq!(buffer.level().0, weight(3, 10));
     // A record that the leader had just below the cut is missing here: a hole that should not be one.
     let (buffer, fingerprints) = filled(&[0, 2], 10, 3);
-    let hole = buffer.take(0, 2, fingerprints[0], WAIT_NOT);
+    let hole = buffer.take(0, 2, fingerprints[0]);
     assert_eq!(
         hole.unwrap_err(),
         TakeError::OtherRecords { from: 0, to: 2 }
@@ -120,7 +118,7 @@ fn a_full_buffer_makes_room_for_what_a_tick_asks() {
     buffer.push(large);
     assert!(!buffer.has_room() && buffer.is_full());
     assert!(!signal.is_raised());
-    assert_eq!(buffer.try_take(0, 5, 0).unwrap_err(), TakeError::NotYet);
+    assert_eq!(buffer.take(0, 5, 0).unwrap_err(), TakeError::NotYet);
     assert!(signal.is_raised(), "the reader must read on");
     assert!(buffer.has_room() && buffer.is_full());
 }
@@ -142,32 +140,17 @@ fn the_taker_is_told_once_of_what_it_asked_for_and_of_nothing_else() {
         (running, told.load(Ordering::SeqCst))
     };
     assert_eq!(push(0).1, 0);
-    assert_eq!(buffer.try_take(0, 3, 0).unwrap_err(), TakeError::NotYet);
+    assert_eq!(buffer.take(0, 3, 0).unwrap_err(), TakeError::NotYet);
     assert_eq!(push(1).1, 0, "not all of it");
     let (fingerprint, calls) = push(2);
     assert_eq!(calls, 1);
     assert_eq!(push(3).1, 1);
-    assert_eq!(
-        offsets(&buffer.try_take(0, 3, fingerprint).unwrap()),
-        [0, 1, 2]
-    );
-    assert_eq!(buffer.try_take(3, 5, 0).unwrap_err(), TakeError::NotYet);
+    assert_eq!(offsets(&buffer.take(0, 3, fingerprint).unwrap()), [0, 1, 2]);
+    assert_eq!(buffer.take(3, 5, 0).unwrap_err(), TakeError::NotYet);
     buffer.fail("gone".to_owned());
     assert_eq!(told.load(Ordering::SeqCst), 2);
-    let after = buffer.try_take(3, 5, 0).unwrap_err();
+    let after = buffer.take(3, 5, 0).unwrap_err();
     assert_eq!(after, TakeError::Fault("gone".to_owned()));
-}
-
-#[test]
-fn a_taker_that_waits_is_woken() {
-    let buffer = Arc::new(buffer(0));
-    let mut block = Block::default();
-    block.push(0, 1, None, Some(b"x"));
-    let fingerprint = block.seal(0);
-    let taker = Arc::clone(&buffer);
-    let thread = std::thread::spawn(move || taker.take(0, 1, fingerprint, Duration::from_secs(60)));
-    buffer.push(block);
-    assert_eq!(offsets(&thread.join().unwrap().unwrap()), [0]);
 }
 
 #[test]
@@ -184,7 +167,7 @@ fn small_blocks_become_one_and_what_was_taken_stays_as_it_was() {
         running
     };
     let fingerprint = (0..500).map(&mut push).last().unwrap();
-    let part = buffer.try_take(0, 500, fingerprint).unwrap();
+    let part = buffer.take(0, 500, fingerprint).unwrap();
     assert_eq!(part.len(), 1);
     let _ = (1000..1500).map(&mut push).last();
     assert_eq!(offsets(&part), (0..500).collect::<Vec<_>>());
@@ -231,8 +214,8 @@ fn a_million_tombstones_and_a_million_empty_lines_stay_within_the_budget() {
 fn what_arrived_before_a_fault_is_still_taken() {
     let (buffer, fingerprints) = filled(&[0, 1], 10, 2);
     buffer.fail("gone".to_owned());
-    assert!(buffer.take(0, 2, fingerprints[1], WAIT_NOT).is_ok());
-    let after = buffer.take(2, 3, 0, WAIT_NOT).unwrap_err();
+    assert!(buffer.take(0, 2, fingerprints[1]).is_ok());
+    let after = buffer.take(2, 3, 0).unwrap_err();
     assert_eq!(after, TakeError::Fault("gone".to_owned()));
 }
 
@@ -250,11 +233,36 @@ fn a_lane_is_at_its_end_only_when_all_that_arrived_is_cut() {
 #[test]
 fn a_tick_that_is_left_out_or_taken_twice_stops_the_feed() {
     let (buffer, fingerprints) = filled(&[0, 1, 2, 3], 10, 2);
-    let left_out = buffer.take(1, 2, fingerprints[1], WAIT_NOT);
+    let left_out = buffer.take(1, 2, fingerprints[1]);
     let out_of_step = |from, taken_to| TakeError::OutOfStep { from, taken_to };
     assert_eq!(left_out.unwrap_err(), out_of_step(1, 0));
-    buffer.take(0, 2, fingerprints[1], WAIT_NOT).unwrap();
-    let twice = buffer.take(0, 2, fingerprints[1], WAIT_NOT);
+    buffer.take(0, 2, fingerprints[1]).unwrap();
+    let twice = buffer.take(0, 2, fingerprints[1]);
     assert_eq!(twice.unwrap_err(), out_of_step(0, 2));
-    buffer.take(2, 4, fingerprints[3], WAIT_NOT).unwrap();
+    buffer.take(2, 4, fingerprints[3]).unwrap();
+}
+
+#[test]
+fn who_waits_for_the_next_arrival_is_woken_once() {
+    use std::task::{Context, Poll, Waker};
+    let (buffer, _) = filled(&[0], 10, 1);
+    let push = |offset: i64| {
+        let mut block = Block::default();
+        block.push(offset, offset + 1, None, None);
+        buffer.push(block);
+    };
+    let waiting = Arc::new(Notify::new());
+    let woken = || {
+        let mut notified = std::pin::pin!(waiting.notified());
+        let mut context = Context::from_waker(Waker::noop());
+        notified.as_mut().poll(&mut context) == Poll::Ready(())
+    };
+    push(1);
+    assert!(!woken(), "nobody had asked");
+    buffer.tell_next_arrival(&waiting);
+    assert!(!woken(), "what was here before does not count");
+    push(2);
+    assert!(woken());
+    push(3);
+    assert!(!woken(), "once for each time it is asked");
 }

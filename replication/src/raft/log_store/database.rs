@@ -166,11 +166,10 @@ pub(super) fn write(
     database: &Database,
     operations: &[Operation],
     committed: Option<&LogId>,
-    durability: Durability,
 ) -> io::Result<()> {
     let mut transaction = database.begin_write().map_err(io::Error::other)?;
     transaction
-        .set_durability(durability)
+        .set_durability(Durability::Immediate)
         .map_err(io::Error::other)?;
     write_tables(&transaction, operations, committed)?;
     transaction.commit().map_err(|error| match error {
@@ -204,7 +203,7 @@ fn write_tables(
                 put(&mut meta, "purged", upto)?;
             }
             Operation::Vote { vote, .. } => put(&mut meta, "vote", vote)?,
-            Operation::Committed { .. } | Operation::Close => {}
+            Operation::Close => {}
         }
     }
     if let Some(committed) = committed {

@@ -114,6 +114,24 @@ async fn entries_marks_and_identity_are_there_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_committed_mark_never_lies_beyond_the_entries_on_the_disk() {
+    let disk = Disk::new();
+    let mut open = disk.open();
+    open.append(1, 0..3).await;
+    // A majority of others has what this disk does not have yet.
+    open.log.save_committed(Some(log_id(1, 7))).await.unwrap();
+    open.close();
+    let mut open = disk.open();
+    assert_eq!(open.log.read_committed().await.unwrap(), None);
+    open.append(1, 3..9).await;
+    open.log.save_committed(Some(log_id(1, 7))).await.unwrap();
+    open.close();
+    let mut open = disk.open();
+    assert_eq!(open.log.read_committed().await.unwrap(), Some(log_id(1, 7)));
+    open.close();
+}
+
+#[tokio::test]
 async fn what_is_truncated_is_gone_and_its_place_is_taken_anew() {
     let disk = Disk::new();
     let mut open = disk.open();

@@ -4,19 +4,16 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
 
 use openraft::storage::IOFlushed;
-use redb::{Database, Durability};
+use redb::Database;
 use tokio::sync::{oneshot, watch};
 
 use super::Shared;
 use super::database;
 use crate::raft::types::{LogId, TypeConfig, Vote};
 
-/// How long a committed mark may wait for company: without it a restart only applies a little less.
-const COMMITTED_WAIT: Duration = Duration::from_millis(200);
 const GROUP_LIMIT: usize = 1024;
 
 /// One thing to be written; they take effect in the order sent.
@@ -36,9 +33,6 @@ pub(super) enum Operation {
         vote: Vote,
         done: oneshot::Sender<io::Result<()>>,
     },
-    Committed {
-        committed: LogId,
-    },
     Close,
 }
 
@@ -47,35 +41,24 @@ pub(super) struct Writer {
     pub database: Arc<Database>,
     pub operations: Receiver<Operation>,
     pub shared: Arc<Shared>,
+    /// Index of the last entry that is written.
+    pub last: Option<u64>,
     pub fatal: watch::Sender<Option<String>>,
 }
 
 impl Writer {
     /// Runs until `Close` or until nobody can send any more.
-    pub(super) fn run(self) {
-        let mut committed: Option<LogId> = None;
+    pub(super) fn run(mut self) {
+        let mut marked: Option<LogId> = None;
         let mut failed = false;
         loop {
-            let (group, open) = self.next_group(committed.is_some());
-            if let Some(last) = last_committed(&group) {
-                committed = Some(last);
-            }
-            let only_committed = group
-                .iter()
-                .all(|operation| matches!(operation, Operation::Committed { .. }));
-            // A committed mark alone waits for the next append; it costs no write of its own.
-            if only_committed && !group.is_empty() && open {
-                continue;
-            }
-            let durability = if only_committed && open {
-                Durability::None
-            } else {
-                Durability::Immediate
-            };
+            let (group, open) = self.next_group();
+            self.pass(&group);
+            let committed = self.committed().filter(|&mark| marked != Some(mark));
             if !failed && (!group.is_empty() || committed.is_some()) {
-                let mark = committed.take();
-                let result = database::write(&self.database, &group, mark.as_ref(), durability);
+                let result = database::write(&self.database, &group, committed.as_ref());
                 failed = self.report(group, result);
+                marked = committed.or(marked);
             } else {
                 answer(group, failed.then(|| self.refusal()));
             }
@@ -86,19 +69,31 @@ impl Writer {
         self.shared.close();
     }
 
+    /// How far the log reaches when `group` is written.
+    fn pass(&mut self, group: &[Operation]) {
+        for operation in group {
+            match operation {
+                Operation::Append { entries, .. } => {
+                    self.last = entries.last().map(|(index, _)| *index).or(self.last);
+                }
+                Operation::TruncateFrom { first } => self.last = first.checked_sub(1),
+                Operation::Purge { upto } => self.last = self.last.max(Some(upto.index)),
+                Operation::Vote { .. } | Operation::Close => {}
+            }
+        }
+    }
+
+    /// The committed mark. It goes with whatever is written, and wakes nobody: without the newest one a restart only
+    /// applies a little less. It never goes beyond the entries that are on this disk.
+    fn committed(&self) -> Option<LogId> {
+        let committed = self.shared.lock().committed;
+        committed.filter(|committed| Some(committed.index) <= self.last)
+    }
+
     /// Waits for one operation and takes what else is waiting; `false` when it is time to end.
-    fn next_group(&self, committed_waits: bool) -> (Vec<Operation>, bool) {
-        let first = if committed_waits {
-            match self.operations.recv_timeout(COMMITTED_WAIT) {
-                Ok(operation) => operation,
-                Err(RecvTimeoutError::Timeout) => return (Vec::new(), true),
-                Err(RecvTimeoutError::Disconnected) => return (Vec::new(), false),
-            }
-        } else {
-            match self.operations.recv() {
-                Ok(operation) => operation,
-                Err(_) => return (Vec::new(), false),
-            }
+    fn next_group(&self) -> (Vec<Operation>, bool) {
+        let Ok(first) = self.operations.recv() else {
+            return (Vec::new(), false);
         };
         let mut group = Vec::new();
         let mut next = Some(first);
@@ -149,13 +144,6 @@ impl Writer {
     fn refusal(&self) -> io::Error {
         io::Error::other(format!("{} failed before", self.path.display()))
     }
-}
-
-fn last_committed(group: &[Operation]) -> Option<LogId> {
-    group.iter().rev().find_map(|operation| match operation {
-        Operation::Committed { committed } => Some(*committed),
-        _ => None,
-    })
 }
 
 fn answer(group: Vec<Operation>, error: Option<io::Error>) {

@@ -8,8 +8,8 @@ use rdkafka::{Message, Offset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
-use crate::publish::sink::Frontier;
 use crate::kafka::context::ClientEvents;
+use crate::publish::sink::Frontier;
 
 const VERSION: u32 = 1;
 /// The last frontier lies within the last few offsets, unless many transactions were aborted after it: reading begins
