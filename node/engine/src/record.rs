@@ -109,7 +109,7 @@ impl Cells {
     pub fn set_text_at(&mut self, column: Column, range: Range<usize>) {
         self.slots[column.0] = Slot::InPayload {
             start: range.start as u32,
-            len: (range.end - range.start) as u32,
+            len: range.len() as u32,
         };
     }
 
@@ -132,7 +132,7 @@ impl Cells {
         self.slots[column.0] = if write(&mut self.scratch) {
             Slot::InScratch {
                 start: start as u32,
-                len: (self.scratch.len() - start) as u32,
+                len: self.scratch.len().saturating_sub(start) as u32,
             }
         } else {
             self.scratch.truncate(start);
@@ -168,7 +168,7 @@ impl<'a> Record<'a> {
     pub fn cell(&self, column: Column) -> Cell<'a> {
         let slice = |bytes: &'a [u8], start: u32, len: u32| {
             let start = start as usize;
-            &bytes[start..start + len as usize]
+            &bytes[start..][..len as usize]
         };
         match self.cells.slots[column.0] {
             Slot::Missing => Cell::Missing,

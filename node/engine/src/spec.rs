@@ -162,8 +162,8 @@ impl WindowSpec {
             () if size_ms <= 0 => Err(WindowError::Size),
             () if slide_ms <= 0 => Err(WindowError::Slide),
             () if slide_ms > size_ms => Err(WindowError::SlideAboveSize),
-            () if size_ms % slide_ms != 0 => Err(WindowError::SlideDoesNotDivide),
-            () if size_ms > 366 * 86_400_000 || size_ms / slide_ms > 10_000 => {
+            () if size_ms.checked_rem(slide_ms) != Some(0) => Err(WindowError::SlideDoesNotDivide),
+            () if size_ms > 366 * 86_400_000 || size_ms.div_euclid(slide_ms) > 10_000 => {
                 Err(WindowError::TooLarge)
             }
             () => Ok(Self {
@@ -178,6 +178,12 @@ impl WindowSpec {
     #[must_use]
     pub fn size_ms(self) -> i64 {
         self.size_ms
+    }
+
+    /// Where the window with this end starts.
+    #[must_use]
+    pub fn start_of(self, end: i64) -> i64 {
+        end.saturating_sub(self.size_ms)
     }
 
     /// The distance between two windows' starts in milliseconds: also the length of a pane.
