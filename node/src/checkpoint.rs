@@ -36,10 +36,13 @@ pub use writer::CheckpointWriter;
 /// What a checkpoint begins with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
+    /// The index of the last log entry that it contains.
     pub index: u64,
+    /// The term of that entry.
     pub term: u64,
     /// What Raft knows at that index: log id and membership, opaque here.
     pub raft: Vec<u8>,
+    /// The agreed state at that index.
     pub machine: Machine,
 }
 
@@ -70,8 +73,11 @@ pub enum PartId {
 /// Where a stream stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
+    /// The stream.
     pub stream: StreamKey,
+    /// The number that its next row has.
     pub next: u64,
+    /// Its digest up to the row before.
     pub digest: u128,
 }
 

@@ -26,6 +26,7 @@ pub struct NodeSnapshots {
 
 impl NodeSnapshots {
     #[must_use]
+    /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`.
     pub fn new(store: CheckpointStore, results: ResultsLog, driver: Sender<Request>) -> Self {
         Self {
             store,

@@ -15,13 +15,19 @@ const KEPT_SCRATCH: usize = 64 * 1024;
 /// Whether a payload could be decoded at all; all but `Decoded` become dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
+    /// Its cells hold what it says.
     Decoded,
     /// No payload: a tombstone of a compacted topic.
     NullPayload,
+    /// A payload of no bytes.
     EmptyPayload,
+    /// It begins with a byte order mark, which JSON does not allow.
     ByteOrderMark,
+    /// Not valid UTF-8.
     NotUtf8,
+    /// UTF-8, but not one JSON value.
     NotJson,
+    /// A JSON value other than an object.
     NotAnObject,
 }
 
@@ -30,8 +36,11 @@ pub enum RecordState {
 pub enum Cell<'a> {
     /// The record has no such key.
     Missing,
+    /// The key is there, with null.
     Null,
+    /// True or false.
     Bool(bool),
+    /// A number, exactly as it was written.
     Number(Decimal),
     /// Valid UTF-8; the engine only compares and copies it, so it stays bytes.
     Text(&'a [u8]),
@@ -154,6 +163,7 @@ pub struct Record<'a> {
     pub offset: i64,
     /// When the record was appended, where the source knows it.
     pub append_time: Option<Timestamp>,
+    /// Whether the payload could be decoded.
     pub state: RecordState,
     /// The raw payload: dead letters show an excerpt. Empty for a tombstone.
     pub payload: &'a [u8],

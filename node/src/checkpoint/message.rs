@@ -16,10 +16,13 @@ const HEADER: usize = MAGIC.len() + 4 + 16;
 /// Consecutive rows of one stream.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamRows {
+    /// The stream that they belong to.
     pub stream: StreamKey,
     /// The number of the first row, and the stream's digest before it.
     pub from: u64,
+    /// That digest.
     pub digest_before: u128,
+    /// The rows, by ascending number.
     pub rows: Vec<SentRow>,
 }
 

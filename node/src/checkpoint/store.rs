@@ -23,6 +23,7 @@ pub struct StoredCheckpoint {
 
 impl StoredCheckpoint {
     #[must_use]
+    /// What it begins with.
     pub fn header(&self) -> &Header {
         &self.header
     }
