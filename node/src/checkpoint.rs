@@ -24,7 +24,7 @@ use unisono_replication::command::{FeedId, Stream, StreamKey};
 use unisono_replication::machine::Machine;
 
 use crate::feed::StreamHead;
-pub use crate::ids::{key_of, stream_of};
+use crate::ids::key_of;
 
 pub use frame::CheckpointError;
 pub use message::{SentRow, StreamRows, seal, unseal};

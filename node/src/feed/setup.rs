@@ -9,7 +9,8 @@ use unisono_replication::command::FeedId;
 use unisono_replication::machine::Machine;
 
 use super::lane_label;
-use crate::config::{FieldSet, NodeConfig, PipelineDefinition, SourceConfig, remap};
+use crate::config::{NodeConfig, SourceConfig};
+use crate::definition::{FieldSet, PipelineDefinition, remap};
 use crate::ingest::LaneStart;
 
 /// All that a feed needs to start.
