@@ -3,6 +3,8 @@
 
 mod checkpoints;
 mod closing;
+#[path = "../../../../tests/golden/golden.rs"]
+mod golden;
 mod harness;
 mod lateness;
 mod properties;
