@@ -27,7 +27,7 @@ use crate::feed::StreamHead;
 use crate::ids::key_of;
 
 pub use frame::CheckpointError;
-pub use message::{SentRow, StreamRows, seal, unseal};
+pub use message::{SentRow, StreamRows};
 pub use parcel::{send, take};
 pub use reader::{CheckpointReader, PartReader};
 pub use store::{CheckpointStore, StoredCheckpoint, UnfinishedCheckpoint};

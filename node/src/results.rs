@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
-use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind, StreamOutput};
+use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind};
 
 use durable::{Mark, Marks, stream_dir, sync_dir};
 use index::Span;
@@ -149,14 +149,6 @@ impl ResultsLog {
         Ok(Self {
             inner: Arc::new(inner),
         })
-    }
-
-    /// Appends rows whose numbers follow each other; see [`Self::append_rows`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn append(&self, output: &StreamOutput) -> Result<Appended, ResultsError> {
-        self.append_rows(output.stream, output.rows.iter().map(RowRef::from))
     }
 
     /// Appends rows whose numbers follow each other. Rows that exist are compared instead.

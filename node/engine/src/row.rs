@@ -114,12 +114,3 @@ impl RowRef<'_> {
         }
     }
 }
-
-/// New rows of one stream, their numbers without a gap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamOutput {
-    /// The stream that they belong to.
-    pub stream: StreamId,
-    /// The rows, by ascending number.
-    pub rows: Vec<Row>,
-}

@@ -150,12 +150,6 @@ impl LaneBuffer {
         false
     }
 
-    /// Whether the lane holds all that its share of the budget allows.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        !self.room.has_room()
-    }
-
     /// How much memory the lane's blocks hold, those among them that are being taken in: who holds least is served first.
     #[must_use]
     pub fn held(&self) -> usize {
