@@ -4,8 +4,8 @@
 //! which pipelines exist. Numbers are read from their text, exactly. Where an object has a key
 //! twice, the last one counts. Nesting is not limited: nothing here calls itself.
 //!
-//! A payload is taken as a chain of scalars with structure between them. [`structure`] finds the
-//! way from one scalar to the next; [`shape`] remembers such ways and recognises them. The scalars
+//! A payload is taken as a chain of scalars with structure between them. `structure` finds the
+//! way from one scalar to the next; `shape` remembers such ways and recognises them. The scalars
 //! are read by the same code either way.
 
 mod nest;

@@ -90,7 +90,7 @@ impl FoldLane {
         lane
     }
 
-    /// Asks for a step; the one before must be done. [`Done`] is told when it is.
+    /// Asks for a step; the one before must be done. Whoever waits is told when it is.
     pub fn fold(self: &Arc<Self>, step: LaneStep) {
         self.lock().step = Some(Step::Asked(step));
         self.wake();
