@@ -58,22 +58,41 @@ impl Order {
     }
 }
 
-/// All groups of all lanes, by key; with each the first bytes of its key, which settle most
-/// comparisons.
+/// All groups of all lanes, by key; with each the bytes of its key that follow what all begin
+/// with: they settle most comparisons.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "a feed of four billion lanes does not fit"
 )]
 fn sorted(lanes: &[&Keys]) -> Vec<(u64, u32, u32)> {
     let mut groups = Vec::with_capacity(lanes.iter().map(|keys| keys.bound as usize).sum());
+    let shared = shared_prefix(lanes);
     for (lane, keys) in lanes.iter().enumerate() {
-        groups.extend((0..keys.bound).map(|group| (head(keys.key(group)), lane as u32, group)));
+        let head = |group: u32| head(&keys.key(group)[shared..]);
+        groups.extend(keys.numbers().map(|group| (head(group), lane as u32, group)));
     }
     groups.sort_unstable_by(|left: &(u64, u32, u32), right| {
         let key = |&(_, lane, group): &(u64, u32, u32)| lanes[lane as usize].key(group);
         left.0.cmp(&right.0).then_with(|| key(left).cmp(key(right)))
     });
     groups
+}
+
+/// How many bytes all keys begin with alike: users have names like `user-0001234`.
+fn shared_prefix(lanes: &[&Keys]) -> usize {
+    let mut keys = lanes
+        .iter()
+        .flat_map(|keys| keys.numbers().map(|group| keys.key(group)));
+    let Some(first) = keys.next() else { return 0 };
+    let mut shared = first.len();
+    for key in keys {
+        let same = first.iter().zip(key).take_while(|(one, other)| one == other);
+        shared = shared.min(same.take(shared).count());
+        if shared == 0 {
+            break;
+        }
+    }
+    shared
 }
 
 /// The first eight bytes, in an order that is that of the keys where they differ.

@@ -138,18 +138,25 @@ fn write_name(at: usize, name: &str, out: &mut Vec<u8>) {
 /// Appends a JSON string. What JSON lets stand for itself does.
 pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for &byte in text.as_bytes() {
-        match byte {
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            0..0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            _ => out.push(byte),
+            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
         }
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+fn needs_escape(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..0x20)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const CHUNK: usize = 1024;
 const FEWEST_SWEPT: usize = 1024;
 
 /// A place of the hash index. Half of the hash is kept here: it spares most looks at other groups'
-/// keys.
+/// keys, and all of them when the index grows.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     hash: u32,
@@ -33,13 +33,16 @@ struct Slot {
 
 const EMPTY: Slot = Slot { hash: 0, group: 0 };
 
+/// The length of a key that is gone: its number waits for another.
+const GONE: u32 = u32::MAX;
+
 /// The keys of consecutive numbers.
 #[derive(Clone, Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
     /// Start and length of each key.
     spans: Vec<(u32, u32)>,
-    /// Bytes of keys that were replaced.
+    /// Bytes of keys that are gone.
     waste: usize,
 }
 
@@ -50,36 +53,37 @@ impl Chunk {
         &self.bytes[start as usize..start as usize + len as usize]
     }
 
-    /// Puts a key at a place, or behind the last one.
+    /// Puts a key at a place whose key is gone, or behind the last one.
     fn put(&mut self, at: usize, key: &[u8]) {
         let span = (position(self.bytes.len()), position(key.len()));
         self.bytes.extend_from_slice(key);
-        if let Some(place) = self.spans.get_mut(at) {
-            self.waste += place.1 as usize;
-            *place = span;
-        } else {
-            self.spans.push(span);
+        match self.spans.get_mut(at) {
+            Some(place) => *place = span,
+            None => self.spans.push(span),
         }
-        self.compact();
     }
 
-    /// Keeps the first `len` keys.
-    fn truncate(&mut self, len: usize) {
-        let gone = self.spans.drain(len.min(self.spans.len())..);
-        self.waste += gone.map(|(_, len)| len as usize).sum::<usize>();
-        self.compact();
+    /// Forgets a key.
+    fn remove(&mut self, at: usize) {
+        let len = std::mem::replace(&mut self.spans[at].1, GONE);
+        self.waste += if len == GONE { 0 } else { len as usize };
     }
 
-    /// Once most bytes are of keys that are gone, keeps the others alone.
-    fn compact(&mut self) {
+    /// Keeps the first `len` places; once most bytes are of keys that are gone, keeps the others
+    /// alone.
+    fn tidy(&mut self, len: usize) {
+        for at in len..self.spans.len() {
+            self.remove(at);
+        }
+        self.spans.truncate(len);
         if self.waste <= self.bytes.len() / 2 {
             return;
         }
         let mut bytes = Vec::with_capacity(self.bytes.len() - self.waste);
-        for span in &mut self.spans {
-            let start = position(bytes.len());
-            bytes.extend_from_slice(&self.bytes[span.0 as usize..][..span.1 as usize]);
-            span.0 = start;
+        for (start, len) in self.spans.iter_mut().filter(|(_, len)| *len != GONE) {
+            let moved = position(bytes.len());
+            bytes.extend_from_slice(&self.bytes[*start as usize..][..*len as usize]);
+            *start = moved;
         }
         self.bytes = bytes;
         self.waste = 0;
@@ -118,10 +122,18 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
+    /// The key of a number that has one.
     #[inline]
     pub(crate) fn key(&self, group: u32) -> &[u8] {
         let group = group as usize;
         self.chunks[group / CHUNK].key(group % CHUNK)
+    }
+
+    /// The numbers that have a key.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        let spans = self.chunks.iter().flat_map(|chunk| &chunk.spans);
+        let numbered = (0_u32..).zip(spans);
+        numbered.filter_map(|(group, &(_, len))| (len != GONE).then_some(group))
     }
 }
 
@@ -136,30 +148,27 @@ impl Dictionary {
     /// for: what nobody holds may be swept.
     #[inline]
     pub(crate) fn number(&mut self, key: &[u8]) -> u32 {
-        let hash = xxh3_64(key);
+        let hash = hash_of(key);
         match self.find(hash, key) {
-            Ok(group) => group,
-            Err(_) => self.add(hash, key),
+            Some(group) => group,
+            None => self.add(hash, key),
         }
     }
 
-    /// The group with the key, or the empty slot where it belongs.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)]
-    fn find(&self, hash: u64, key: &[u8]) -> Result<u32, usize> {
+    fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
         if self.slots.is_empty() {
-            return Err(0);
+            return None;
         }
-        let half = (hash >> 32) as u32;
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         loop {
             let slot = self.slots[at];
             if slot.group == 0 {
-                return Err(at);
+                return None;
             }
-            if slot.hash == half && self.key(slot.group - 1) == key {
-                return Ok(slot.group - 1);
+            if slot.hash == hash && self.key(slot.group - 1) == key {
+                return Some(slot.group - 1);
             }
             at = (at + 1) & mask;
         }
@@ -172,7 +181,7 @@ impl Dictionary {
     }
 
     #[cold]
-    fn add(&mut self, hash: u64, key: &[u8]) -> u32 {
+    fn add(&mut self, hash: u32, key: &[u8]) -> u32 {
         if self.unused > FEWEST_SWEPT && self.unused > self.uses.len() / 2 {
             self.sweep();
         }
@@ -200,57 +209,54 @@ impl Dictionary {
     }
 
     /// Puts a group that is not there into the index.
-    #[allow(clippy::cast_possible_truncation)]
-    fn enter(&mut self, hash: u64, group: u32) {
+    fn enter(&mut self, hash: u32, group: u32) {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         while self.slots[at].group != 0 {
             at = (at + 1) & mask;
         }
-        self.slots[at] = Slot {
-            hash: (hash >> 32) as u32,
-            group: group + 1,
-        };
+        let group = group + 1;
+        self.slots[at] = Slot { hash, group };
     }
 
-    /// Makes the index anew, of the keys that are not free.
+    /// Makes the index anew, of the numbers that have a key.
     fn index(&mut self, slots: usize) {
-        let mut is_free = vec![false; self.uses.len()];
-        for &group in &self.free {
-            is_free[group as usize] = true;
-        }
-        self.slots = vec![EMPTY; slots];
-        for group in 0..self.bound() {
-            if !is_free[group as usize] {
-                self.enter(xxh3_64(self.key(group)), group);
+        let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
+        for slot in old.into_iter().filter(|slot| slot.group != 0) {
+            if self.has_key(slot.group - 1) {
+                self.enter(slot.hash, slot.group - 1);
             }
         }
     }
 
-    /// Frees the numbers of groups that no pane holds.
+    fn has_key(&self, group: u32) -> bool {
+        let at = group as usize;
+        let chunk = self.chunks.get(at / CHUNK).map(Shared::get);
+        let span = chunk.and_then(|chunk| chunk.spans.get(at % CHUNK));
+        span.is_some_and(|&(_, len)| len != GONE)
+    }
+
+    /// Forgets the groups that no pane holds: their numbers are free. Those at the end go
+    /// altogether, so that after a flood of groups the memory comes back.
     fn sweep(&mut self) {
-        self.free = (0..self.bound())
-            .rev()
-            .filter(|&group| self.uses[group as usize] == 0)
-            .collect();
-        self.unused = 0;
-        // Those at the end go altogether: after a flood of groups the memory comes back.
-        let mut bound = self.uses.len();
-        let at_end = self.free.iter().take_while(|&&group| {
-            let is_last = group as usize + 1 == bound;
-            bound -= usize::from(is_last);
-            is_last
-        });
-        let at_end = at_end.count();
-        self.free.drain(..at_end);
+        let used = self.uses.iter().rposition(|&uses| uses > 0);
+        let bound = used.map_or(0, |last| last + 1);
         self.uses.truncate(bound);
         self.uses.shrink_to_fit();
-        self.chunks.truncate(bound.div_ceil(CHUNK));
-        if let (Some(last), rest) = (self.chunks.last_mut(), bound % CHUNK)
-            && rest > 0
-        {
-            last.get_mut().truncate(rest);
+        self.free.clear();
+        for group in (0..self.bound()).rev() {
+            let at = group as usize;
+            if self.uses[at] == 0 {
+                self.free.push(group);
+                self.chunks[at / CHUNK].get_mut().remove(at % CHUNK);
+            }
         }
+        self.chunks.truncate(bound.div_ceil(CHUNK));
+        for (at, chunk) in self.chunks.iter_mut().enumerate() {
+            chunk.get_mut().tidy((bound - at * CHUNK).min(CHUNK));
+        }
+        self.unused = 0;
+        self.generation += 1;
         let known = self.uses.len() - self.free.len();
         self.index((known * 2).next_power_of_two().max(FEWEST_SLOTS));
     }
@@ -287,6 +293,13 @@ impl Dictionary {
             + (self.uses.capacity() + self.free.capacity()) * size_of::<u32>()
             + chunks.sum::<usize>()
     }
+}
+
+/// The lower half: the index keeps no more of it.
+#[inline]
+#[allow(clippy::cast_possible_truncation)]
+fn hash_of(key: &[u8]) -> u32 {
+    xxh3_64(key) as u32
 }
 
 /// Four billion groups, or a chunk of four billion bytes, do not fit into any memory budget.

@@ -261,3 +261,48 @@ fn a_restart_after_any_tick_changes_nothing() {
         assert_eq!(timed(&case, true), timed(&case, false), "seed {seed}");
     }
 }
+
+/// Keys come and go in floods, so that their numbers are freed and given to others; those that come
+/// again must be whole.
+#[test]
+fn groups_that_come_again_after_a_flood_of_others_are_not_lost() {
+    let mut random = Random(4711);
+    let mut engine = Engine::default();
+    engine.add_pipeline(PIPELINE, grouped());
+    let lane = engine.add_lane("l/0".into());
+    let mut expected: BTreeMap<(i64, String), u64> = BTreeMap::new();
+    let mut rows = Vec::new();
+    for minute in 0..60_i64 {
+        let mut batch = Batch::default();
+        // Some windows see many keys, others few: what is unused is swept now and then.
+        let count = [3000, 40, 40, 1500][minute as usize % 4];
+        for offset in 0..count {
+            let group = format!("g{}", random.below(6000));
+            batch.push(offset, RecordState::Decoded, b"{}");
+            batch.set_number(TIME, Decimal::from_i64(minute * 10 + 5));
+            batch.set_text(GROUP, &group);
+            batch.set_number(VALUE, Decimal::from_i64(1));
+            *expected.entry(((minute + 1) * 10_000, group)).or_default() += 1;
+        }
+        engine.begin(None);
+        engine.absorb(lane, &batch, 0..batch.len());
+        take(engine.close(&[]), StreamKind::Rows, &mut rows);
+    }
+    take(engine.finish(), StreamKind::Rows, &mut rows);
+    let shown: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            let json = std::str::from_utf8(&row.json).unwrap();
+            let group = &json[row.group.clone()];
+            let values = json.split_once("\"values\":").unwrap().1;
+            format!("{} {group} {values}", row.end.0)
+        })
+        .collect();
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|((end, group), n)| {
+            format!("{end} {{\"g\":\"{group}\"}} {{\"n\":{n},\"sum\":{n}}}}}")
+        })
+        .collect();
+    assert!(shown == expected, "rows differ");
+}
