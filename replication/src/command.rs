@@ -20,6 +20,7 @@ pub enum Command {
     AddLanes(AddLanes),
     Ticks(Ticks),
     Frontier(FrontierMoves),
+    JoinFeeds(JoinFeeds),
 }
 
 /// A set of lanes read together.
@@ -48,7 +49,8 @@ pub struct LaneEntry {
     pub start: i64,
 }
 
-/// One pipeline; its incarnation is the index of this entry. A feed takes pipelines until its first tick.
+/// One pipeline; its incarnation is the index of this entry. A feed takes pipelines until its first tick; later ones come
+/// to it by [`JoinFeeds`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreatePipeline {
     pub term: u64,
@@ -67,6 +69,17 @@ pub struct AddLanes {
     /// The feed's last accepted entry, as the proposer knew it.
     pub base: u64,
     pub lanes: Vec<LaneEntry>,
+}
+
+/// Two feeds that have taken in the same of the same lanes become one: the pipelines of `from` belong to `into`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinFeeds {
+    pub term: u64,
+    pub from: FeedId,
+    pub into: FeedId,
+    /// The feeds' last accepted entries, as the proposer knew them.
+    pub from_base: u64,
+    pub into_base: u64,
 }
 
 /// The ticks of all feeds that moved. If one does not fit, the whole entry is void.
@@ -188,6 +201,7 @@ impl Command {
             Self::AddLanes(command) => command.term,
             Self::Ticks(command) => command.term,
             Self::Frontier(command) => command.term,
+            Self::JoinFeeds(command) => command.term,
         }
     }
 }
