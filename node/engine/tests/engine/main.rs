@@ -4,6 +4,7 @@
 mod checkpoints;
 mod closing;
 mod harness;
+mod joining;
 mod lateness;
 mod properties;
 mod rows;
