@@ -127,6 +127,12 @@ impl Replicas {
         self.dir.join(node.to_string())
     }
 
+    /// How often a replica has joined feeds.
+    fn joins(&self, node: u16) -> usize {
+        let said = self.running[usize::from(node) - 1].said();
+        said.matches("feeds joined").count()
+    }
+
     /// Starts all replicas.
     fn start(&mut self, pipelines: &[(&str, String)]) {
         self.running = (1..=NODES)
@@ -286,9 +292,12 @@ fn a_pipeline_that_is_added_later_joins_and_its_rows_are_those_of_eval() {
         if !kill_the_leader {
             replicas.wait_for_checkpoint(killed).unwrap();
         }
+        let joins = replicas.joins(killed);
         replicas.restart(killed, true, &all).unwrap();
         let next = replicas.next_row("later").unwrap();
         replicas.wait_for_rows("later", next + 40).unwrap();
+        // What it took from a checkpoint after the join is one feed from the start.
+        assert!(kill_the_leader || replicas.joins(killed) == joins);
     }
     feeder.stop();
     let expected: Vec<_> = all.iter().map(|(_, text)| eval(dir.path(), text)).collect();
