@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use unisono_engine::row::{Digest, Seq, StreamId};
 use unisono_replication::command::StreamKey;
 
-use crate::checkpoint::{SentRow, StreamRows, key_of, stream_of};
+use crate::checkpoint::{SentRow, StreamRows};
 use crate::core::Core;
+use crate::ids::{key_of, stream_of};
 use crate::results::{OlderRows, ResultsError, ResultsLog};
 
 /// How often a node looks whether rows are missing, and how long a round that brought nothing is followed by none.

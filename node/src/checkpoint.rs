@@ -24,10 +24,10 @@ use unisono_replication::command::{FeedId, Stream, StreamKey};
 use unisono_replication::machine::Machine;
 
 use crate::feed::StreamHead;
-pub use crate::ids::{key_of, stream_of};
+use crate::ids::key_of;
 
 pub use frame::CheckpointError;
-pub use message::{SentRow, StreamRows, seal, unseal};
+pub use message::{SentRow, StreamRows};
 pub use parcel::{send, take};
 pub use reader::{CheckpointReader, PartReader};
 pub use store::{CheckpointStore, StoredCheckpoint, UnfinishedCheckpoint};
@@ -36,10 +36,13 @@ pub use writer::CheckpointWriter;
 /// What a checkpoint begins with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
+    /// The index of the last log entry that it contains.
     pub index: u64,
+    /// The term of that entry.
     pub term: u64,
     /// What Raft knows at that index: log id and membership, opaque here.
     pub raft: Vec<u8>,
+    /// The agreed state at that index.
     pub machine: Machine,
 }
 
@@ -70,8 +73,11 @@ pub enum PartId {
 /// Where a stream stood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
+    /// The stream.
     pub stream: StreamKey,
+    /// The number that its next row has.
     pub next: u64,
+    /// Its digest up to the row before.
     pub digest: u128,
 }
 

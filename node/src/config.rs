@@ -16,7 +16,6 @@ mod properties;
 mod section;
 mod units;
 
-pub use crate::definition::{CanonicalError, FieldPath, FieldSet, PipelineDefinition, remap};
 pub use cluster::{ClusterSettings, NodeSettings, ResultsSettings};
 pub use endpoint::{
     FilesSource, KafkaSink, KafkaSource, SinkConfig, SinkKind, SourceConfig, SourceKind, StartAt,

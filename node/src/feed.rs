@@ -39,6 +39,7 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A feed's thread and its fetchers; dropping it stops them.
 pub struct Feed {
+    /// The index of the log entry that created it.
     pub id: FeedId,
     /// One for each source, in the feed's order.
     fetchers: Vec<SourceFetcher>,
@@ -67,20 +68,26 @@ struct Shared {
 pub struct FeedStatus {
     /// Why the feed takes in nothing more; `None` while it runs.
     pub stopped: Option<String>,
+    /// How each pipeline stands.
     pub pipelines: BTreeMap<Incarnation, PipelineStats>,
 }
 
 /// Where a stream stood at the end of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamHead {
+    /// The stream.
     pub stream: StreamId,
+    /// The number that its next row has.
     pub next: Seq,
+    /// Its digest up to the row before.
     pub digest: Digest,
 }
 
 /// A feed's part of a checkpoint.
 pub struct FeedCheckpoint {
+    /// The state of all its lanes and pipelines.
     pub snapshot: FeedSnapshot,
+    /// Where the streams of its pipelines stood.
     pub heads: Vec<StreamHead>,
 }
 
@@ -102,8 +109,11 @@ enum Message {
 /// A lane that the log has added; its engine is made when the feed is there.
 struct AddLane {
     label: String,
-    lane: Box<dyn FnOnce(LaneId, LaneEngine, &Arc<Gate>) -> Arc<FoldLane> + Send>,
+    lane: MakeLane,
 }
+
+/// Makes a lane that tells the gate when its part of a tick is done.
+type MakeLane = Box<dyn FnOnce(LaneId, LaneEngine, &Arc<Gate>) -> Arc<FoldLane> + Send>;
 
 /// Whom a feed tells what happens.
 #[derive(Clone)]

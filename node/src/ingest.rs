@@ -24,6 +24,7 @@ use crate::threads::{Role, lock, spawn};
 pub struct LaneStart {
     /// The partition's number, or the file's name.
     pub name: String,
+    /// The offset of the first record that was not taken in.
     pub cut: i64,
     /// The fingerprint of all before the cut.
     pub fingerprint: u64,

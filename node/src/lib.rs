@@ -12,7 +12,7 @@ pub mod feed;
 #[cfg(test)]
 #[path = "../../tests/golden/golden.rs"]
 mod golden;
-mod ids;
+pub mod ids;
 pub mod ingest;
 pub mod kafka;
 mod proposer;

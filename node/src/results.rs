@@ -27,13 +27,15 @@ mod transfer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
-use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind, StreamOutput};
+use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind};
 
 use durable::{Mark, Marks, stream_dir, sync_dir};
 use index::Span;
 use stream::Stream;
+
+use crate::threads::{lock, read, write};
 
 pub use error::ResultsError;
 pub use record::RowRef;
@@ -149,14 +151,6 @@ impl ResultsLog {
         })
     }
 
-    /// Appends rows whose numbers follow each other; see [`Self::append_rows`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn append(&self, output: &StreamOutput) -> Result<Appended, ResultsError> {
-        self.append_rows(output.stream, output.rows.iter().map(RowRef::from))
-    }
-
     /// Appends rows whose numbers follow each other. Rows that exist are compared instead.
     ///
     /// # Errors
@@ -231,11 +225,7 @@ impl ResultsLog {
     /// # Errors
     /// [`ResultsError::Io`] or [`ResultsError::Corrupt`].
     pub fn reset(&self, id: StreamId, next: Seq, digest: Digest) -> Result<(), ResultsError> {
-        let mut durable = self
-            .inner
-            .durable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut durable = lock(&self.inner.durable);
         // First of all, or a crash in between would take the rows that are cut here for damage.
         if durable.marks.remove(id) {
             durable.marks.save()?;
@@ -248,11 +238,7 @@ impl ResultsLog {
     /// # Errors
     /// [`ResultsError::Io`]; after that every further call fails too, until the log is opened again.
     pub fn sync(&self) -> Result<(), ResultsError> {
-        let mut durable = self
-            .inner
-            .durable
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut durable = lock(&self.inner.durable);
         if durable.failed {
             let earlier = std::io::Error::other("an earlier sync failed");
             return Err(ResultsError::io("sync", &self.inner.dir)(earlier));
@@ -406,20 +392,12 @@ impl ResultsLog {
     }
 
     fn all_streams(&self) -> Vec<Arc<Stream>> {
-        let streams = self
-            .inner
-            .streams
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let streams = read(&self.inner.streams);
         streams.values().cloned().collect()
     }
 
     fn stream(&self, id: StreamId) -> Option<Arc<Stream>> {
-        let streams = self
-            .inner
-            .streams
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let streams = read(&self.inner.streams);
         streams.get(&id).cloned()
     }
 
@@ -427,11 +405,7 @@ impl ResultsLog {
         if let Some(stream) = self.stream(id) {
             return stream;
         }
-        let mut streams = self
-            .inner
-            .streams
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut streams = write(&self.inner.streams);
         let inner = &self.inner;
         let new = || Stream::new(id, stream_dir(&inner.dir, id), inner.limits.segment_bytes);
         Arc::clone(streams.entry(id).or_insert_with(|| Arc::new(new())))

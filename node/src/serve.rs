@@ -32,6 +32,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a replica could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are what the messages name")]
 pub enum ServeError {
     /// The address is taken or not this machine's: correct the config, or stop the other program.
     #[error("cannot listen on {address} ({key}): {error}")]

@@ -1,8 +1,10 @@
 //! Wakes a reading thread: when a source may have something, and when there is something else to do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+use crate::threads::{lock, wait_timeout_while};
 
 /// A flag that stays raised until one waiter has seen it, so that a wake-up between two waits is not lost.
 #[derive(Debug, Default)]
@@ -18,7 +20,7 @@ impl Signal {
         if self.raised.swap(true, Ordering::SeqCst) {
             return;
         }
-        let waiting = *self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = *lock(&self.waiting);
         if waiting {
             self.changed.notify_all();
         }
@@ -33,13 +35,10 @@ impl Signal {
     /// Waits until the flag is raised, at most `timeout`, and lowers it. Gives whether it was raised.
     pub fn wait(&self, timeout: Duration) -> bool {
         if !self.is_raised() {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = lock(&self.waiting);
             *waiting = true;
             let lowered = |_: &mut bool| !self.is_raised();
-            let (mut waiting, _) = self
-                .changed
-                .wait_timeout_while(waiting, timeout, lowered)
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = wait_timeout_while(&self.changed, waiting, timeout, lowered);
             *waiting = false;
         }
         self.raised.swap(false, Ordering::SeqCst)

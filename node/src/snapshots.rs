@@ -13,6 +13,7 @@ use crate::checkpoint::{
 };
 use crate::driver::{PendingCheckpoint, Request};
 use crate::results::ResultsLog;
+use crate::threads::lock;
 
 /// How long a feed may take to reach a checkpoint's index: one that waits for its records longer has no checkpoint now.
 const FEED_PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +27,7 @@ pub struct NodeSnapshots {
 
 impl NodeSnapshots {
     #[must_use]
+    /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`.
     pub fn new(store: CheckpointStore, results: ResultsLog, driver: Sender<Request>) -> Self {
         Self {
             store,
@@ -35,10 +37,7 @@ impl NodeSnapshots {
     }
 
     fn ask(&self, request: Request) -> io::Result<()> {
-        let driver = self
-            .driver
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let driver = lock(&self.driver);
         driver
             .send(request)
             .map_err(|_| io::Error::other("the node is stopping"))

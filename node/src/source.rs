@@ -17,6 +17,7 @@ use crate::signal::Signal;
 
 /// Why a source cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are what the messages name")]
 pub enum SourceError {
     /// Out of reach, or not there yet. Try again; nothing is lost.
     #[error("{0}")]

@@ -11,6 +11,7 @@ mod faults;
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
@@ -236,6 +237,20 @@ pub fn wait_while<'a, T>(
     condition: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
     condvar.wait_while(guard, condition).expect(NOBODY)
+}
+
+/// As [`wait_while`], at most `timeout`.
+///
+/// # Panics
+/// As [`lock`].
+pub fn wait_timeout_while<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    timeout: Duration,
+    condition: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    let waited = condvar.wait_timeout_while(guard, timeout, condition);
+    waited.expect(NOBODY).0
 }
 
 /// As [`lock`], to read.

@@ -9,10 +9,11 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use unisono::checkpoint::{
-    CheckpointReader, CheckpointStore, Head, Header, PartId, encode_heads, key_of,
+    CheckpointReader, CheckpointStore, Head, Header, PartId, encode_heads, take,
 };
+use unisono::ids::key_of;
 use unisono::results::{Limits, Position, ResultsError, ResultsLog, RowRef};
-use unisono::snapshots::{NodeSnapshots, take};
+use unisono::snapshots::NodeSnapshots;
 use unisono_engine::row::{Digest, Incarnation, Seq, StreamId, StreamKind};
 use unisono_engine::spec::Timestamp;
 use unisono_replication::Snapshots;

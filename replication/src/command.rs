@@ -15,10 +15,15 @@ pub struct FeedId(pub u64);
 /// term than the one it was appended in comes from a leader that no longer is one, and is void.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
+    /// Sources begin to be read together.
     CreateFeed(CreateFeed),
+    /// A pipeline begins on a feed.
     CreatePipeline(CreatePipeline),
+    /// A feed gets more lanes.
     AddLanes(AddLanes),
+    /// Time goes on, and records are taken in.
     Ticks(Ticks),
+    /// Rows were published.
     Frontier(FrontierMoves),
     JoinFeeds(JoinFeeds),
 }
@@ -26,14 +31,18 @@ pub enum Command {
 /// A set of lanes read together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreateFeed {
+    /// The proposer's term.
     pub term: u64,
+    /// The sources, in the order that lanes name them by.
     pub sources: Vec<SourceEntry>,
+    /// The lanes that there are at first.
     pub lanes: Vec<LaneEntry>,
 }
 
 /// A source as the cluster agreed on it; how to reach it (brokers, passwords) stays with each replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceEntry {
+    /// Its name in every replica's config.
     pub name: String,
     /// The checked definition, as canonical JSON.
     pub definition: String,
@@ -46,6 +55,7 @@ pub struct LaneEntry {
     pub source: u32,
     /// The partition's number, or the file's name.
     pub name: String,
+    /// The first offset to read.
     pub start: i64,
 }
 
@@ -53,9 +63,13 @@ pub struct LaneEntry {
 /// to it by [`JoinFeeds`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreatePipeline {
+    /// The proposer's term.
     pub term: u64,
+    /// The feed whose records it takes in.
     pub feed: FeedId,
+    /// Its name; unique among the pipelines.
     pub name: String,
+    /// The name of the sink that its rows are published to.
     pub sink: String,
     /// The checked definition, as canonical JSON: what this pipeline computes, on every replica.
     pub definition: String,
@@ -64,10 +78,13 @@ pub struct CreatePipeline {
 /// Lanes that came to be at run time; they count from the next tick on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AddLanes {
+    /// The proposer's term.
     pub term: u64,
+    /// The feed that they are read by.
     pub feed: FeedId,
     /// The feed's last accepted entry, as the proposer knew it.
     pub base: u64,
+    /// The lanes, numbered on from those that there are.
     pub lanes: Vec<LaneEntry>,
 }
 
@@ -85,13 +102,16 @@ pub struct JoinFeeds {
 /// The ticks of all feeds that moved. If one does not fit, the whole entry is void.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ticks {
+    /// The proposer's term.
     pub term: u64,
+    /// At most one tick of each feed.
     pub feeds: Vec<FeedTick>,
 }
 
 /// One tick of one feed: the agreed time, and how far each lane is taken in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FeedTick {
+    /// The feed that moves.
     pub feed: FeedId,
     /// The feed's last accepted entry, as the proposer knew it.
     pub base: u64,
@@ -112,7 +132,9 @@ pub struct FeedTick {
 /// The new cut of one lane: the offset one past its last record to be taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneMove {
+    /// The lane's place in its feed.
     pub lane: u32,
+    /// One past the offset of the last record to be taken in.
     pub cut: i64,
     /// Running hash of all that the proposer read of this lane up to the cut.
     pub fingerprint: u64,
@@ -121,27 +143,34 @@ pub struct LaneMove {
 /// There is no record of the lane from its cut up to `empty_to`: markers of transactions and compaction leave such holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneEmpty {
+    /// The lane's place in its feed.
     pub lane: u32,
+    /// The first offset that may hold a record again.
     pub empty_to: i64,
 }
 
 /// Which of a pipeline's two numbered streams; its place in the log's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Stream {
+    /// Windows' results.
     Rows,
+    /// Records that could not be used.
     DeadLetters,
 }
 
 /// A numbered stream of a pipeline's incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StreamKey {
+    /// The pipeline's incarnation: the index of the entry that created it.
     pub incarnation: u64,
+    /// Which of its two streams.
     pub stream: Stream,
 }
 
 /// What has been published: of the built-in sink the truth, of all others a floor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FrontierMoves {
+    /// The proposer's term.
     pub term: u64,
     /// Each stream's next number to publish.
     pub next: Vec<(StreamKey, u64)>,
@@ -149,6 +178,7 @@ pub struct FrontierMoves {
 
 /// An entry that this program cannot read. It must not go on: what it skips, others would take in.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are what the messages name")]
 pub enum DecodeError {
     /// Written by a newer program: upgrade this replica.
     #[error(

@@ -19,6 +19,7 @@ const READ_BYTES: usize = 1 << 20;
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Position {
+    /// The entry's index in the log.
     pub index: u64,
     /// The term of the entry there.
     pub term: u64,
@@ -39,7 +40,9 @@ pub struct LogCursor {
 pub enum CursorEvent {
     /// The next entry; the payload is `None` for Raft's own (blank entries, memberships).
     Entry {
+        /// Where it stands.
         position: Position,
+        /// What was proposed.
         payload: Option<Arc<[u8]>>,
     },
     /// Nothing came in time.

@@ -32,9 +32,11 @@ const VERSION: u8 = 1;
 /// What was heard of a peer last.
 #[derive(Clone, Debug)]
 pub struct PeerStatus {
+    /// Its number in the cluster.
     pub number: u16,
     /// What its node gave to [`crate::Replica::set_status`].
     pub status: Vec<u8>,
+    /// When it was heard.
     pub received: Instant,
     /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long.
     pub clock_offset_ms: f64,

@@ -26,6 +26,7 @@ pub struct ReplicaConfig {
     pub peers: BTreeMap<u16, String>,
     /// Where log, vote and identity are kept.
     pub dir: PathBuf,
+    /// How often a leader tells its followers that it is there.
     pub heartbeat: Duration,
     /// Bounds between which each election's time-out is drawn, after the leader's lease.
     pub election_timeout: (Duration, Duration),

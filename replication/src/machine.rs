@@ -23,7 +23,9 @@ pub struct Machine {
 /// What is agreed of one feed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Feed {
+    /// What it reads.
     pub sources: Vec<SourceEntry>,
+    /// Its lanes; a lane's place here is its number.
     pub lanes: Vec<Lane>,
     /// The index of the last accepted entry: the base of the next.
     pub base: u64,
@@ -36,7 +38,9 @@ pub struct Feed {
 /// What is agreed of one lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
+    /// Index into the feed's sources.
     pub source: u32,
+    /// The partition's number, or the file's name.
     pub name: String,
     /// The last cut: all records below it are taken in.
     pub cut: i64,
@@ -47,9 +51,13 @@ pub struct Lane {
 /// A pipeline as it was created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pipeline {
+    /// The feed whose records it takes in.
     pub feed: FeedId,
+    /// Its name; unique among the pipelines.
     pub name: String,
+    /// The name of its sink.
     pub sink: String,
+    /// The checked definition, as canonical JSON.
     pub definition: String,
 }
 
@@ -58,15 +66,23 @@ pub struct Pipeline {
 pub enum Effect {
     /// Nothing: the reason, for the counters.
     Void(Void),
+    /// A feed begins.
     FeedCreated(FeedId),
+    /// A pipeline begins.
     PipelineCreated {
+        /// The index of the entry.
         incarnation: u64,
     },
+    /// A feed got lanes.
     LanesAdded {
+        /// The feed.
         feed: FeedId,
+        /// The number of the first of them.
         first: u32,
     },
+    /// Feeds have a tick to take in, in this order.
     Ticked(Vec<AcceptedTick>),
+    /// What counts as published moved, or stayed.
     FrontierMoved,
     FeedsJoined {
         from: FeedId,
@@ -77,18 +93,26 @@ pub enum Effect {
 /// A tick that counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AcceptedTick {
+    /// The feed that takes it in.
     pub feed: FeedId,
+    /// Agreed time in milliseconds since 1970.
     pub agreed_ms: i64,
+    /// Lanes whose cut moves, by lane.
     pub moves: Vec<AcceptedMove>,
+    /// Lanes that were at their end, by lane.
     pub at_end: Vec<u32>,
 }
 
 /// The records of one lane in a tick: offsets `from..to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptedMove {
+    /// The lane's number.
     pub lane: u32,
+    /// The cut before.
     pub from: i64,
+    /// The cut from now on.
     pub to: i64,
+    /// The fingerprint of what the proposer read up to `to`.
     pub fingerprint: u64,
 }
 

@@ -17,7 +17,9 @@ pub struct Metronome {
 /// What lies in hand beyond the agreed cut of a feed's lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InHand {
+    /// No record.
     Nothing,
+    /// Records, but not many.
     Some,
     /// So much that there is no point in waiting for more.
     Backlog,

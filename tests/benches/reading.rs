@@ -167,7 +167,7 @@ fn through_buffers(broker: &TestBroker, each: usize) {
         let mut idle = true;
         for (taken, lane) in &mut lanes {
             if let Some(choice) = lane.choose_cut(*taken, 8 << 20) {
-                let parts = lane.try_take(*taken, choice.cut, choice.fingerprint);
+                let parts = lane.take(*taken, choice.cut, choice.fingerprint);
                 assert!(!parts.unwrap().is_empty());
                 *taken = choice.cut;
                 idle = false;

@@ -59,3 +59,8 @@ fn a_panic_of_the_proposer_ends_the_process_and_a_peer_takes_over() {
 fn a_panic_of_a_feed_ends_the_process_and_a_peer_takes_over() {
     Drill::on_files().run(async |stage| faults::panic_leader(stage, "feed").await);
 }
+
+#[test]
+fn a_panic_of_a_worker_ends_the_process_and_a_peer_takes_over() {
+    Drill::on_files().run(async |stage| faults::panic_leader(stage, "worker").await);
+}

@@ -71,8 +71,11 @@ impl Closed {
     fn first_open(self, first: i64, slide: i64) -> Option<i64> {
         match self.through {
             Some(through) if through.0 >= first => {
-                let steps = (through.0 - first) / slide + 1;
-                first.checked_add(steps.checked_mul(slide)?)
+                // Both may lie anywhere, and more than 64 bits apart: only their rests are
+                // subtracted.
+                let rest = |time: i64| time.rem_euclid(slide);
+                let into = rest(rest(through.0).saturating_sub(rest(first)));
+                through.0.checked_add(slide.saturating_sub(into))
             }
             _ => Some(first),
         }
@@ -94,7 +97,7 @@ impl Closed {
         let slide = window.slide_ms();
         let ends: Vec<i64> = self.open_ends(window, panes, watermark).collect();
         for end in ends {
-            self.push_empty(empty, slide, end - 1, &mut closing);
+            self.push_empty(empty, slide, end.saturating_sub(1), &mut closing);
             closing.push(Closing::WithData { end });
             self.last_with_data = Some(end);
         }
@@ -108,13 +111,16 @@ impl Closed {
         let (EmptyWindows::Shown, Some(last)) = (empty, self.last_with_data) else {
             return;
         };
-        let bound = to.min(last.saturating_add(slide * MOST_EMPTY));
+        let bound = to.min(last.saturating_add(slide.saturating_mul(MOST_EMPTY)));
         let Some(mut end) = self.first_open(last.saturating_add(slide), slide) else {
             return;
         };
         while end <= bound {
             closing.push(Closing::Empty { end });
-            end += slide;
+            match end.checked_add(slide) {
+                Some(next) => end = next,
+                None => return,
+            }
         }
     }
 }
@@ -167,6 +173,16 @@ mod tests {
                 .count();
         }
         assert_eq!(number, 1002);
+    }
+
+    #[test]
+    fn a_watermark_at_the_end_of_all_time_closes_all_and_no_more() {
+        let mut closed = Closed::default();
+        let ends = advance(&mut closed, &[-20, 30], i64::MAX);
+        assert!(ends.starts_with("-10 (0) (10) (20) (30) 40 (50) "));
+        assert_eq!(ends.split(' ').count(), 6 + 1000);
+        assert_eq!(advance(&mut closed, &[-20, 30, 50], i64::MAX), "");
+        assert_eq!(closed.first_open(-20, 10), None);
     }
 
     #[test]

@@ -99,7 +99,8 @@ impl ReasonCounts {
     }
 
     pub(crate) fn add(&mut self, reason: Reason, number: u64) {
-        self.0[reason as usize] += number;
+        let counted = &mut self.0[reason as usize];
+        *counted = counted.saturating_add(number);
     }
 }
 

@@ -71,6 +71,10 @@ impl Decimal {
     ///
     /// # Errors
     /// The number lies outside of the limits.
+    #[allow(
+        clippy::arithmetic_side_effects,
+        reason = "a number is divided by ten while it has a scale; 39 digits at most"
+    )]
     pub fn from_parts(mantissa: i128, scale: u32) -> Result<Self, NumberError> {
         let (mut mantissa, mut scale) = (mantissa, scale);
         if mantissa == 0 {
@@ -135,7 +139,7 @@ pub(crate) fn write_digits(negative: bool, digits: &str, scale: u32, out: &mut V
     let scale = scale as usize;
     let digits = digits.as_bytes();
     if digits.len() > scale {
-        let (integer, fraction) = digits.split_at(digits.len() - scale);
+        let (integer, fraction) = digits.split_at(digits.len().saturating_sub(scale));
         out.extend_from_slice(integer);
         if !fraction.is_empty() {
             out.push(b'.');
@@ -143,7 +147,8 @@ pub(crate) fn write_digits(negative: bool, digits: &str, scale: u32, out: &mut V
         }
     } else {
         out.extend_from_slice(b"0.");
-        out.resize(out.len() + scale - digits.len(), b'0');
+        let zeros = scale.saturating_sub(digits.len());
+        out.extend(std::iter::repeat_n(b'0', zeros));
         out.extend_from_slice(digits);
     }
 }
@@ -177,8 +182,8 @@ impl Ord for Decimal {
             return left.cmp(&right);
         }
         let common = left_scale.max(right_scale);
-        let left_factor = power_of_ten(common - left_scale);
-        let right_factor = power_of_ten(common - right_scale);
+        let left_factor = power_of_ten(common.saturating_sub(left_scale));
+        let right_factor = power_of_ten(common.saturating_sub(right_scale));
         match (
             left.checked_mul(left_factor),
             right.checked_mul(right_factor),
@@ -186,8 +191,8 @@ impl Ord for Decimal {
             (Some(left), Some(right)) => left.cmp(&right),
             // At most 36 digits times 10^30: 256 bits hold that.
             _ => {
-                let left = I256::from(left) * I256::from(left_factor);
-                left.cmp(&(I256::from(right) * I256::from(right_factor)))
+                let left = I256::from(left).wrapping_mul(I256::from(left_factor));
+                left.cmp(&I256::from(right).wrapping_mul(I256::from(right_factor)))
             }
         }
     }

@@ -4,6 +4,11 @@
 //! then false, true, numbers by value, texts by their bytes. A field that is absent, null or
 //! unusable is null.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "parts of numbers below 10^28, and places in keys in memory"
+)]
+
 use crate::decimal::{Decimal, power_of_ten};
 use crate::record::Cell;
 

@@ -213,7 +213,7 @@ impl LaneEngine {
         let panes = self.pipelines.iter().map(|of| of.state.panes.memory());
         let groups = self.shared.groups.iter();
         let groups = groups.map(|groups| groups.of.dictionary.memory());
-        panes.sum::<usize>() + groups.sum::<usize>()
+        panes.chain(groups).sum()
     }
 
     /// The place of a group that comes from a checkpoint, in a pane of a pipeline.

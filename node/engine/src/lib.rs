@@ -4,6 +4,8 @@
 //! that decides a row enters through the arguments of [`LaneEngine`] and [`FeedEngine`], so every
 //! replica computes the same bytes.
 
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
+
 mod close;
 pub mod dead_letter;
 pub mod decimal;

@@ -4,6 +4,11 @@
 //! numbers of which lanes are one group, and in which order groups go, is worked out once and used
 //! for all windows until a lane gets a new key.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "lengths and places of what is in memory"
+)]
+
 use std::borrow::Cow;
 
 use crate::group::dictionary::Keys;

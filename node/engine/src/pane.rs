@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::group::dictionary::Dictionary;
 use crate::share::Shared;
 use crate::spec::{Timestamp, ValueSpec, WindowSpec};
+use crate::stats::count;
 use crate::window::PaneKey;
 
 pub(crate) mod table;
@@ -42,7 +43,7 @@ impl PaneStore {
         slide_ms: i64,
     ) -> Option<PaneKey> {
         let (key, _) = self.last?;
-        let end = key.start + slide_ms;
+        let end = key.start.saturating_add(slide_ms);
         let holds = key.start <= time.0
             && time.0 < end
             && key.first_end == end
@@ -67,7 +68,7 @@ impl PaneStore {
         let (place, is_new) = table.place_or_add(group, dictionary.bound());
         if is_new {
             dictionary.hold(group);
-            self.groups += 1;
+            count(&mut self.groups, 1);
         }
         (table, place)
     }
@@ -75,7 +76,7 @@ impl PaneStore {
     fn find_or_add(&mut self, key: PaneKey, values: &[ValueSpec]) -> usize {
         let changes = &mut self.changes;
         let slot = *self.index.entry(key).or_insert_with(|| {
-            *changes += 1;
+            count(changes, 1);
             let table = Shared::Own(PaneTable::new(values));
             match self.free.pop() {
                 Some(slot) => {
@@ -83,8 +84,9 @@ impl PaneStore {
                     slot
                 }
                 None => {
+                    let slot = self.slots.len();
                     self.slots.push(table);
-                    self.slots.len() - 1
+                    slot
                 }
             }
         });
@@ -134,8 +136,8 @@ impl PaneStore {
             for (group, _) in table.groups() {
                 dictionary.release(group);
             }
-            self.groups -= table.len() as u64;
-            self.changes += 1;
+            self.groups = self.groups.saturating_sub(table.len() as u64);
+            count(&mut self.changes, 1);
             self.free.push(slot);
             self.last = None;
         }

@@ -24,7 +24,7 @@ pub(crate) struct StreamEnd {
 impl StreamEnd {
     fn push(&mut self, row: &[u8]) {
         self.digest = self.digest.chain(row);
-        self.next = Seq(self.next.0 + 1);
+        self.next = Seq(self.next.0.saturating_add(1));
     }
 }
 
@@ -204,7 +204,7 @@ impl Pipeline {
                 self.rows.push(json);
                 let row = RowRef {
                     seq,
-                    start: Timestamp(end - program.spec.window.size_ms()),
+                    start: Timestamp(program.spec.window.start_of(end)),
                     end: Timestamp(end),
                     digest: self.rows.digest,
                     json,

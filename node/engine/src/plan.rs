@@ -3,6 +3,7 @@
 
 use crate::record::{Cell, Record};
 use crate::spec::{Column, Expr, Function, PipelineSpec, TimeSource};
+use crate::stats::count;
 use crate::value::Input;
 
 /// One field that values are computed from; fetched once for each record, however many values use
@@ -51,8 +52,9 @@ pub(crate) struct Common {
 fn place_of<T: PartialEq>(things: &mut Vec<T>, thing: T) -> usize {
     let found = things.iter().position(|known| *known == thing);
     found.unwrap_or_else(|| {
+        let place = things.len();
         things.push(thing);
-        things.len() - 1
+        place
     })
 }
 
@@ -86,18 +88,18 @@ impl Program {
                 Cell::Missing | Cell::Null => Input::Null,
                 Cell::Number(number) => Input::Number(number),
                 Cell::Text(_) | Cell::Bool(_) => {
-                    bad += u64::from(field.numeric);
+                    count(&mut bad, u64::from(field.numeric));
                     Input::Other
                 }
                 Cell::Bad => {
-                    bad += 1;
+                    count(&mut bad, 1);
                     Input::Null
                 }
             };
             inputs.0.push(input);
         }
         for &column in &self.fields.group_only {
-            bad += u64::from(record.cell(column) == Cell::Bad);
+            count(&mut bad, u64::from(record.cell(column) == Cell::Bad));
         }
         bad
     }
@@ -133,11 +135,12 @@ impl Fields {
                 .iter()
                 .position(|field| field.column == column)
                 .unwrap_or_else(|| {
+                    let place = fields.len();
                     fields.push(InputField {
                         column,
                         numeric: false,
                     });
-                    fields.len() - 1
+                    place
                 });
             fields[at].numeric |= numeric;
             value_fields.push(Some(at));

@@ -15,13 +15,19 @@ const KEPT_SCRATCH: usize = 64 * 1024;
 /// Whether a payload could be decoded at all; all but `Decoded` become dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
+    /// Its cells hold what it says.
     Decoded,
     /// No payload: a tombstone of a compacted topic.
     NullPayload,
+    /// A payload of no bytes.
     EmptyPayload,
+    /// It begins with a byte order mark, which JSON does not allow.
     ByteOrderMark,
+    /// Not valid UTF-8.
     NotUtf8,
+    /// UTF-8, but not one JSON value.
     NotJson,
+    /// A JSON value other than an object.
     NotAnObject,
 }
 
@@ -30,8 +36,11 @@ pub enum RecordState {
 pub enum Cell<'a> {
     /// The record has no such key.
     Missing,
+    /// The key is there, with null.
     Null,
+    /// True or false.
     Bool(bool),
+    /// A number, exactly as it was written.
     Number(Decimal),
     /// Valid UTF-8; the engine only compares and copies it, so it stays bytes.
     Text(&'a [u8]),
@@ -109,7 +118,7 @@ impl Cells {
     pub fn set_text_at(&mut self, column: Column, range: Range<usize>) {
         self.slots[column.0] = Slot::InPayload {
             start: range.start as u32,
-            len: (range.end - range.start) as u32,
+            len: range.len() as u32,
         };
     }
 
@@ -132,7 +141,7 @@ impl Cells {
         self.slots[column.0] = if write(&mut self.scratch) {
             Slot::InScratch {
                 start: start as u32,
-                len: (self.scratch.len() - start) as u32,
+                len: self.scratch.len().saturating_sub(start) as u32,
             }
         } else {
             self.scratch.truncate(start);
@@ -154,6 +163,7 @@ pub struct Record<'a> {
     pub offset: i64,
     /// When the record was appended, where the source knows it.
     pub append_time: Option<Timestamp>,
+    /// Whether the payload could be decoded.
     pub state: RecordState,
     /// The raw payload: dead letters show an excerpt. Empty for a tombstone.
     pub payload: &'a [u8],
@@ -168,7 +178,7 @@ impl<'a> Record<'a> {
     pub fn cell(&self, column: Column) -> Cell<'a> {
         let slice = |bytes: &'a [u8], start: u32, len: u32| {
             let start = start as usize;
-            &bytes[start..start + len as usize]
+            &bytes[start..][..len as usize]
         };
         match self.cells.slots[column.0] {
             Slot::Missing => Cell::Missing,

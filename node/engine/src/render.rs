@@ -38,7 +38,7 @@ impl<'a> RowWriter<'a> {
         self.times.clear();
         let out = &mut self.times;
         out.extend_from_slice(b",\"revision\":0,\"start\":\"");
-        timestamp::write_to(Timestamp(end - self.spec.window.size_ms()), out);
+        timestamp::write_to(Timestamp(self.spec.window.start_of(end)), out);
         out.extend_from_slice(b"\",\"end\":\"");
         timestamp::write_to(Timestamp(end), out);
         out.extend_from_slice(b"\",\"group\":");
@@ -75,6 +75,7 @@ impl<'a> RowWriter<'a> {
 }
 
 /// Appends a number in decimal digits.
+#[allow(clippy::arithmetic_side_effects, reason = "at most twenty digits")]
 pub(crate) fn write_unsigned(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -91,7 +92,7 @@ pub(crate) fn write_unsigned(mut number: u64, out: &mut Vec<u8>) {
 
 /// The JSON of a dead letter.
 pub(crate) fn dead_letter(pipeline: &str, seq: Seq, lane: &str, letter: &DeadLetter) -> Vec<u8> {
-    let mut out = Vec::with_capacity(128 + letter.excerpt.len());
+    let mut out = Vec::with_capacity(letter.excerpt.len().saturating_add(128));
     out.extend_from_slice(b"{\"pipeline\":");
     write_text(pipeline, &mut out);
     out.extend_from_slice(format!(",\"seq\":{},\"lane\":", seq.0).as_bytes());

@@ -25,7 +25,9 @@ pub enum StreamKind {
 /// One numbered stream of one pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
+    /// The pipeline, as it was created.
     pub incarnation: Incarnation,
+    /// Which of its two streams.
     pub kind: StreamKind,
 }
 
@@ -54,6 +56,7 @@ impl fmt::Display for Digest {
 /// One row, or one dead letter, as everyone sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
+    /// Its number within the stream.
     pub seq: Seq,
     /// The window's start; of a dead letter, 0.
     pub start: Timestamp,
@@ -70,6 +73,7 @@ pub struct Row {
 /// A row whose bytes lie elsewhere: where it was rendered, or in a file that is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowRef<'a> {
+    /// Its number within the stream.
     pub seq: Seq,
     /// The window's start; of a dead letter, 0.
     pub start: Timestamp,
@@ -109,11 +113,4 @@ impl RowRef<'_> {
             group: self.group.clone(),
         }
     }
-}
-
-/// New rows of one stream, their numbers without a gap.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamOutput {
-    pub stream: StreamId,
-    pub rows: Vec<Row>,
 }

@@ -97,7 +97,7 @@ impl FeedSnapshot {
                 let (json, group) = writer.row(None, key, columns, place);
                 goes_on = emit(RowRef {
                     seq: Seq(0),
-                    start: Timestamp(end - spec.window.size_ms()),
+                    start: Timestamp(spec.window.start_of(end)),
                     end: Timestamp(end),
                     digest: Digest::default(),
                     json,

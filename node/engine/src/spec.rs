@@ -18,12 +18,19 @@ pub struct Timestamp(pub i64);
 /// One pipeline: which records count, into which windows and groups, and what is computed.
 #[derive(Clone, Debug)]
 pub struct PipelineSpec {
+    /// Its name, as rows carry it.
     pub name: String,
+    /// Where the event time of a record stands.
     pub time: TimeSource,
+    /// Which records count; `None`: all.
     pub filter: Option<Expr>,
+    /// The fields whose values make the groups; none: one group.
     pub group_by: Vec<GroupColumn>,
+    /// Into which windows time is divided.
     pub window: WindowSpec,
+    /// When a window is complete.
     pub close: CloseSpec,
+    /// What is computed of each window and group, in the order of the row.
     pub values: Vec<ValueSpec>,
     /// A record further ahead of agreed time than this is a dead letter; `None` where agreed time
     /// follows the data.
@@ -36,7 +43,12 @@ pub enum TimeSource {
     /// The time that the broker or the producer stamped on the record.
     AppendTime,
     /// A field of the record.
-    Field { column: Column, format: TimeFormat },
+    Field {
+        /// The field.
+        column: Column,
+        /// How it is written there.
+        format: TimeFormat,
+    },
 }
 
 /// How a time field is written.
@@ -45,10 +57,15 @@ pub enum TimeFormat {
     /// RFC 3339 text, or a number whose size tells seconds, milliseconds, microseconds or
     /// nanoseconds.
     Auto,
+    /// RFC 3339 text.
     Rfc3339,
+    /// A number of seconds since 1970.
     Seconds,
+    /// A number of milliseconds since 1970.
     Millis,
+    /// A number of microseconds since 1970.
     Micros,
+    /// A number of nanoseconds since 1970.
     Nanos,
 }
 
@@ -57,6 +74,7 @@ pub enum TimeFormat {
 pub struct GroupColumn {
     /// The name in the row's `group` object.
     pub name: String,
+    /// The field.
     pub column: Column,
 }
 
@@ -74,7 +92,9 @@ pub struct CloseSpec {
 /// One computed value of a row.
 #[derive(Clone, Debug)]
 pub struct ValueSpec {
+    /// The name in the row's `values` object.
     pub name: String,
+    /// What it is.
     pub function: Function,
 }
 
@@ -85,9 +105,13 @@ pub enum Function {
     CountAll,
     /// Records in which the field is neither absent nor null nor unusable.
     Count(Column),
+    /// The exact sum of the field's numbers; null without any.
     Sum(Column),
+    /// Their average, to [`crate::AVERAGE_DIGITS`] digits; null without any.
     Avg(Column),
+    /// The least of them; null without any.
     Min(Column),
+    /// The largest of them; null without any.
     Max(Column),
 }
 
@@ -95,36 +119,56 @@ pub enum Function {
 /// and an unknown condition does not select the record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
+    /// A comparison.
     Compare {
+        /// The left side.
         left: Operand,
+        /// What is asked of the two.
         op: CompareOp,
+        /// The right side.
         right: Operand,
     },
+    /// `IS NULL`: true for an absent or null field, never unknown.
     IsNull(Operand),
     /// A boolean field used as a condition.
     Truth(Operand),
+    /// `NOT`; of unknown it is unknown.
     Not(Box<Expr>),
+    /// `AND` of all; of none it is true.
     And(Vec<Expr>),
+    /// `OR` of all; of none it is false.
     Or(Vec<Expr>),
 }
 
 /// One side of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
+    /// A field of the record.
     Column(Column),
+    /// A text.
     Text(String),
+    /// A number.
     Number(Decimal),
+    /// True or false.
     Bool(bool),
+    /// Null: compared with anything, unknown.
     Null,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a comparison asks. Values of different kinds are neither equal nor ordered: unknown.
 pub enum CompareOp {
+    /// `=`
     Eq,
+    /// `<>`
     Ne,
+    /// `<`
     Lt,
+    /// `<=`
     Le,
+    /// `>`
     Gt,
+    /// `>=`
     Ge,
 }
 
@@ -139,6 +183,7 @@ pub struct WindowSpec {
 
 /// Which rule a window's definition breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages are the rules")]
 pub enum WindowError {
     #[error("size must be greater than 0")]
     Size,
@@ -162,8 +207,8 @@ impl WindowSpec {
             () if size_ms <= 0 => Err(WindowError::Size),
             () if slide_ms <= 0 => Err(WindowError::Slide),
             () if slide_ms > size_ms => Err(WindowError::SlideAboveSize),
-            () if size_ms % slide_ms != 0 => Err(WindowError::SlideDoesNotDivide),
-            () if size_ms > 366 * 86_400_000 || size_ms / slide_ms > 10_000 => {
+            () if size_ms.checked_rem(slide_ms) != Some(0) => Err(WindowError::SlideDoesNotDivide),
+            () if size_ms > 366 * 86_400_000 || size_ms.div_euclid(slide_ms) > 10_000 => {
                 Err(WindowError::TooLarge)
             }
             () => Ok(Self {
@@ -178,6 +223,12 @@ impl WindowSpec {
     #[must_use]
     pub fn size_ms(self) -> i64 {
         self.size_ms
+    }
+
+    /// Where the window with this end starts.
+    #[must_use]
+    pub fn start_of(self, end: i64) -> i64 {
+        end.saturating_sub(self.size_ms)
     }
 
     /// The distance between two windows' starts in milliseconds: also the length of a pane.

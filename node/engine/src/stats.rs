@@ -27,11 +27,11 @@ pub struct Counters {
 impl Counters {
     /// Adds another lane's counters.
     pub(crate) fn add(&mut self, other: &Self) {
-        self.records += other.records;
-        self.counted += other.counted;
-        self.filtered += other.filtered;
-        self.partly_late += other.partly_late;
-        self.bad_fields += other.bad_fields;
+        count(&mut self.records, other.records);
+        count(&mut self.counted, other.counted);
+        count(&mut self.filtered, other.filtered);
+        count(&mut self.partly_late, other.partly_late);
+        count(&mut self.bad_fields, other.bad_fields);
         for (reason, number) in other.dead_letters.iter() {
             self.dead_letters.add(reason, number);
         }
@@ -66,6 +66,12 @@ impl Counters {
         }
         Ok(counters)
     }
+}
+
+/// Adds to a counter. A checkpoint may hold any number: a counter at its end stays there.
+#[inline]
+pub(crate) fn count(counter: &mut u64, number: u64) {
+    *counter = counter.saturating_add(number);
 }
 
 /// How a pipeline stands at the end of a tick.

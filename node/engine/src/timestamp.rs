@@ -41,6 +41,10 @@ pub fn usable(time: Timestamp) -> Option<Timestamp> {
     (FIRST <= time && time <= LAST).then_some(time)
 }
 
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a power of ten is not zero, and a scale is at most 30"
+)]
 fn from_number(number: Decimal, format: TimeFormat) -> Option<Timestamp> {
     let (mantissa, scale) = (number.mantissa(), number.scale());
     // What most records hold: no need to multiply or divide.
@@ -127,6 +131,10 @@ fn digit(value: u64) -> u8 {
 
 /// Days since 1970-01-01 of a date in the proleptic Gregorian calendar. Years start in March here,
 /// so that the leap day is the last.
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a year of four digits, a month and a day"
+)]
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -137,6 +145,10 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// The inverse of [`days_from_civil`].
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a day of an era is below 146,097, and an era is a number of days by that"
+)]
 fn civil_from_days(days: i64) -> (i64, u64, u64) {
     let shifted = days.saturating_add(719_468);
     let era = shifted.div_euclid(146_097);

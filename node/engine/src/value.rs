@@ -124,7 +124,7 @@ impl Column {
         let room = len.saturating_mul(2).min(expected).max(len);
         each_kind!(self, states => {
             if states.capacity() < len {
-                states.reserve_exact(room - states.len());
+                states.reserve_exact(room.saturating_sub(states.len()));
             }
             states.resize(len, Default::default());
         });

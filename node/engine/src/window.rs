@@ -51,9 +51,13 @@ pub(crate) enum Placement {
     Late,
 }
 
-/// The start of the pane that holds the time.
+/// The start of the pane that holds the time: a time is usable, an offset below a slide.
 pub(crate) fn pane_start(window: WindowSpec, time: Timestamp) -> i64 {
-    time.0 - (time.0 - window.offset_ms()).rem_euclid(window.slide_ms())
+    let into = time
+        .0
+        .saturating_sub(window.offset_ms())
+        .rem_euclid(window.slide_ms());
+    time.0.saturating_sub(into)
 }
 
 /// Places a record whose windows ending at or before `complete_to` are complete.
@@ -63,8 +67,8 @@ pub(crate) fn place(
     complete_to: Option<Timestamp>,
 ) -> Placement {
     let start = pane_start(window, time);
-    let first_possible = start + window.slide_ms();
-    let last_end = start + window.size_ms();
+    let first_possible = start.saturating_add(window.slide_ms());
+    let last_end = start.saturating_add(window.size_ms());
     let limit = match complete_to {
         Some(limit) if limit.0 >= first_possible => limit.0,
         _ => {
@@ -77,14 +81,15 @@ pub(crate) fn place(
     if limit >= last_end {
         return Placement::Late;
     }
-    // start < limit < last_end: nothing overflows.
-    let first_end = limit - (limit - start) % window.slide_ms() + window.slide_ms();
+    // start < limit < last_end: nothing saturates.
+    let into = limit.saturating_sub(start).rem_euclid(window.slide_ms());
+    let first_end = limit.saturating_sub(into).saturating_add(window.slide_ms());
     Placement::Some(PaneKey { start, first_end })
 }
 
 /// The panes' starts that lie in the window with this end.
 fn panes_of(window: WindowSpec, end: i64) -> Range<i64> {
-    end - window.size_ms()..end
+    window.start_of(end)..end
 }
 
 /// The ends of windows, as inclusive ranges stepped by the slide, merged so that no end is in two
@@ -96,7 +101,7 @@ pub(crate) fn window_ends(
     panes: impl Iterator<Item = PaneKey>,
 ) -> Vec<(i64, i64)> {
     let mut ranges: Vec<(i64, i64)> = panes
-        .map(|pane| (pane.first_end, pane.start + window.size_ms()))
+        .map(|pane| (pane.first_end, pane.last_end(window)))
         .collect();
     ranges.sort_unstable();
     let mut merged: Vec<(i64, i64)> = Vec::new();

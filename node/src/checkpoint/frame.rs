@@ -98,6 +98,7 @@ impl Total {
 
 /// What is wrong with a checkpoint, or with a message in the same envelope.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are what the messages name")]
 pub enum CheckpointError {
     /// A newer program wrote it: upgrade this replica.
     #[error("it has format version {found}, this program reads version {reads}: upgrade this node")]

@@ -7,8 +7,9 @@ use unisono_engine::row::{Digest, Seq};
 
 use super::{
     CheckpointReader, CheckpointStore, CheckpointWriter, PartId, StoredCheckpoint, encode_heads,
-    read_heads, stream_of,
+    read_heads,
 };
+use crate::ids::stream_of;
 use crate::results::ResultsLog;
 
 /// Writes what a peer is sent: the checkpoint's parts, then the rows that were not published at its index.

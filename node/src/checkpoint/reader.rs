@@ -85,6 +85,7 @@ impl CheckpointReader {
     }
 
     #[must_use]
+    /// What the checkpoint begins with.
     pub fn header(&self) -> &Header {
         &self.header
     }

@@ -3,12 +3,14 @@
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::frame::CheckpointError;
 use super::reader::CheckpointReader;
 use super::writer::CheckpointWriter;
 use super::{Header, PartId};
+
+use crate::threads::lock;
 
 /// Checkpoints that are kept: the newest, and one to fall back on.
 const KEEP: usize = 2;
@@ -23,6 +25,7 @@ pub struct StoredCheckpoint {
 
 impl StoredCheckpoint {
     #[must_use]
+    /// What it begins with.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -179,7 +182,7 @@ impl CheckpointStore {
 
     // Each change is one assignment.
     fn newest(&self) -> MutexGuard<'_, Option<StoredCheckpoint>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.newest)
     }
 
     /// All files with this extension, oldest first.

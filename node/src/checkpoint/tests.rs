@@ -261,15 +261,3 @@ fn a_checkpoint_is_that_of_the_golden_file() {
     assert_eq!(reader.header().index, 17);
     assert_eq!(read_all(&mut reader), pinned);
 }
-
-#[test]
-fn a_message_of_another_version_is_refused_by_name() {
-    let mut bytes = seal(&7_u32).unwrap();
-    assert_eq!(unseal::<u32>(&bytes).unwrap(), 7);
-    bytes[frame::MAGIC.len()] = 2;
-    let error = unseal::<u32>(&bytes).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "it has format version 2, this program reads version 1: upgrade this node"
-    );
-}

@@ -192,6 +192,7 @@ fn write_csv(out: &mut impl Write, cells: impl IntoIterator<Item = String>) -> i
 pub enum Stop {
     /// Who reads has seen enough.
     OutputClosed,
+    /// It cannot go on.
     Failed(CliError),
 }
 

@@ -9,17 +9,21 @@ use unisono_replication::command::FeedId;
 use unisono_replication::machine::Machine;
 
 use super::lane_label;
-use crate::config::{FieldSet, NodeConfig, PipelineDefinition, SourceConfig, remap};
+use crate::config::{NodeConfig, SourceConfig};
+use crate::definition::{FieldSet, PipelineDefinition, remap};
 use crate::ingest::LaneStart;
 
 /// All that a feed needs to start.
 pub struct FeedPlan {
+    /// The index of the log entry that created it.
     pub id: FeedId,
     /// In the feed's order.
     pub sources: Vec<SourceConfig>,
     /// All fields that some pipeline uses.
     pub fields: FieldSet,
+    /// In the feed's order.
     pub lanes: Vec<PlannedLane>,
+    /// What of the state belongs to no lane.
     pub engine: FeedEngine,
     /// As many as there are lanes, once the plan is whole.
     pub engines: Vec<LaneEngine>,
@@ -28,12 +32,15 @@ pub struct FeedPlan {
 
 /// A lane and the index of its source.
 pub struct PlannedLane {
+    /// The index of its source.
     pub source: usize,
+    /// Where it is read from on.
     pub start: LaneStart,
 }
 
 /// Why a feed cannot start on this replica.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are what the messages name")]
 pub enum SetupError {
     /// The cluster reads a source that this replica's config lacks: add it, as the other replicas have it.
     #[error(

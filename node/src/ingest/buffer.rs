@@ -61,12 +61,15 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 /// A cut that this replica could propose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CutChoice {
+    /// The offset one past the last record below it.
     pub cut: i64,
+    /// The fingerprint of all records below it.
     pub fingerprint: u64,
 }
 
 /// Why the records of a tick cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are what the messages name")]
 pub enum TakeError {
     /// Not yet: ask again.
     #[error("not delivered yet")]
@@ -145,12 +148,6 @@ impl LaneBuffer {
         }
         self.room.starve();
         false
-    }
-
-    /// Whether the lane holds all that its share of the budget allows.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        !self.room.has_room()
     }
 
     /// How much memory the lane's blocks hold, those among them that are being taken in: who holds least is served first.

@@ -20,7 +20,9 @@ pub struct LaneStep {
     pub agreed: Timestamp,
     /// Records with offsets in `from..to`, whose fingerprint must be `fingerprint`.
     pub from: i64,
+    /// One past the last offset.
     pub to: i64,
+    /// What the leader read up to there.
     pub fingerprint: u64,
 }
 
@@ -47,6 +49,7 @@ pub struct FoldLane {
 
 /// What whoever folds the lane has, and between two ticks its feed.
 pub struct FoldState {
+    /// The state of the lane.
     pub engine: LaneEngine,
     decoder: Decoder,
     step: Option<Step>,

@@ -7,10 +7,11 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::signal::Signal;
 use crate::source::Block;
+use crate::threads::lock;
 
 /// Room of a lane outside of the budget: a largest batch, by the defaults of Kafka's brokers.
 pub const OUTSIDE: usize = 1 << 20;
@@ -105,7 +106,7 @@ impl ReadAhead {
 
     fn spare(&self) -> MutexGuard<'_, Spare> {
         // No code panics between two changes that belong together.
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.spare)
     }
 }
 

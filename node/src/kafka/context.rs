@@ -1,12 +1,14 @@
 //! What librdkafka tells beside records: errors, log lines, ends of partitions.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+
+use crate::threads::lock;
 
 /// The events of one client. A broker that goes away and comes back is logged once each, for debugging.
 pub(crate) struct ClientEvents {
@@ -37,23 +39,17 @@ impl ClientEvents {
 
     /// What the end-of-partition event says that the same thread was just given.
     pub(crate) fn take_end(&self) -> Option<PartitionEnd> {
-        self.end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        lock(&self.end).take()
     }
 
     /// The two ids, if another topic has taken the name since the first metadata.
     pub(super) fn recreated(&self) -> Option<String> {
-        self.recreated
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        lock(&self.recreated).clone()
     }
 
     /// Why the broker has a partition no longer, if it said so since the last call.
     pub(super) fn take_lost(&self, partition: i32) -> Option<Code> {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = lock(&self.lost);
         let index = lost.iter().position(|(lost, _)| *lost == partition)?;
         Some(lost.swap_remove(index).1)
     }
@@ -72,16 +68,10 @@ impl ClientContext for ClientEvents {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.served.fetch_add(1, Ordering::Relaxed);
         if let Some(change) = id_change(message, &self.topic) {
-            *self
-                .recreated
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(change);
+            *lock(&self.recreated) = Some(change);
         }
         if let Some(partition) = lost_partition(message, &self.topic) {
-            self.lost
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(partition);
+            lock(&self.lost).push(partition);
         }
         match level {
             RDKafkaLogLevel::Emerg | RDKafkaLogLevel::Alert | RDKafkaLogLevel::Critical => {
@@ -97,7 +87,7 @@ impl ClientContext for ClientEvents {
         match error.rdkafka_error_code() {
             Some(Code::PartitionEOF) => {
                 let end = PartitionEnd::read(reason);
-                *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
+                *lock(&self.end) = end;
             }
             Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve) => {
                 if !self.unreachable.swap(true, Ordering::Relaxed) {

@@ -138,7 +138,7 @@ const DEFAULTS: &[(&[Role], &str, &str)] = &[
     (ALL, "reconnect.backoff.max.ms", "1000"),
     (ALL, "socket.nagle.disable", "true"),
     (&[Source, Publisher], "socket.keepalive.enable", "true"),
-    (&[Source], "fetch.queue.backoff.ms", "10"),
+    (&[Source], "fetch.queue.backoff.ms", "2"),
     (&[Source], "fetch.error.backoff.ms", "50"),
     // How long the broker holds a request when there is nothing: also how late a lane is seen to be at its end.
     (&[Source], "fetch.wait.max.ms", "50"),

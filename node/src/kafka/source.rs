@@ -100,21 +100,21 @@ impl KafkaSource {
         let metadata = self
             .consumer
             .fetch_metadata(Some(&self.config.topic), timeout)
-            .map_err(|error| place.judge_call(&error))?;
+            .map_err(|error| place.classify_call(&error))?;
         let topic = metadata
             .topics()
             .iter()
             .find(|topic| topic.name() == self.config.topic);
         let Some(topic) = topic else {
-            return Err(place.judge_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
+            return Err(place.classify_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
         };
         if let Some(error) = topic.error() {
-            return Err(place.judge_call(&KafkaError::MetadataFetch(error.into())));
+            return Err(place.classify_call(&KafkaError::MetadataFetch(error.into())));
         }
         let mut partitions: Vec<i32> = topic.partitions().iter().map(|p| p.id()).collect();
         partitions.sort_unstable();
         if partitions.is_empty() {
-            return Err(place.judge_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
+            return Err(place.classify_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
         }
         Ok(partitions)
     }
@@ -131,7 +131,7 @@ impl KafkaSource {
     ) -> Result<(i64, i64), KafkaSourceError> {
         self.consumer
             .fetch_watermarks(&self.config.topic, partition, timeout)
-            .map_err(|error| self.place(partition, 0).judge_call(&error))
+            .map_err(|error| self.place(partition, 0).classify_call(&error))
     }
 
     /// Reads these partitions, each from its offset on, and no others: also to go back. What was read ahead is given up;
@@ -142,7 +142,7 @@ impl KafkaSource {
     pub fn assign(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
         self.lanes.clear();
         let list = self.list(lanes)?;
-        let refused = |error: KafkaError| self.place(-1, -1).judge_lane(&error);
+        let refused = |error: KafkaError| self.place(-1, -1).classify_lane(&error);
         self.consumer.assign(&list).map_err(refused)?;
         self.strays.clear();
         self.take_queues(lanes)
@@ -154,7 +154,7 @@ impl KafkaSource {
     /// As [`Self::assign`].
     pub fn add(&mut self, lanes: &[(i32, i64)]) -> Result<(), KafkaSourceError> {
         let list = self.list(lanes)?;
-        let refused = |error: KafkaError| self.place(-1, -1).judge_lane(&error);
+        let refused = |error: KafkaError| self.place(-1, -1).classify_lane(&error);
         self.consumer.incremental_assign(&list).map_err(refused)?;
         self.take_queues(lanes)
     }
@@ -163,7 +163,7 @@ impl KafkaSource {
         let mut list = TopicPartitionList::with_capacity(lanes.len());
         for &(partition, offset) in lanes {
             list.add_partition_offset(&self.config.topic, partition, Offset::Offset(offset))
-                .map_err(|error| self.place(partition, offset).judge_lane(&error))?;
+                .map_err(|error| self.place(partition, offset).classify_lane(&error))?;
         }
         Ok(list)
     }
@@ -176,7 +176,7 @@ impl KafkaSource {
             let lane = Lane::new(&self.consumer, &self.config.topic, place, &self.signal);
             let Some(lane) = lane else {
                 let unknown = KafkaError::MessageConsumption(Code::UnknownPartition);
-                return Err(self.place(partition, offset).judge_lane(&unknown));
+                return Err(self.place(partition, offset).classify_lane(&unknown));
             };
             self.lanes.insert(partition, lane);
         }
@@ -203,7 +203,7 @@ impl KafkaSource {
     ) -> Result<usize, KafkaSourceError> {
         let Some(mut lane) = self.lanes.remove(&partition) else {
             let unknown = KafkaError::MessageConsumption(Code::UnknownPartition);
-            return Err(self.place(partition, -1).judge_lane(&unknown));
+            return Err(self.place(partition, -1).classify_lane(&unknown));
         };
         let given = match lane.failed.clone() {
             Some(error) => Err(error),
@@ -258,13 +258,13 @@ impl KafkaSource {
                 Item::End(end) => progress.finish(end),
                 Item::Error(code) => {
                     let error = KafkaError::MessageConsumption(code);
-                    failed = place.at(progress.position).judge(&error);
+                    failed = place.at(progress.position).classify(&error);
                 }
             });
             lane.progress = progress;
             if let Some(code) = self.consumer.context().take_lost(partition) {
                 let error = KafkaError::MessageConsumption(code);
-                failed = failed.or_else(|| place.at(progress.position).judge(&error));
+                failed = failed.or_else(|| place.at(progress.position).classify(&error));
             }
             if more {
                 lane.has_more();
@@ -334,7 +334,7 @@ impl KafkaSource {
                 // Ends and errors of partitions come by the lanes' queues.
                 Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
                     let error = KafkaError::MessageConsumptionFatal(code);
-                    return Err(self.place(partition, -1).judge_lane(&error));
+                    return Err(self.place(partition, -1).classify_lane(&error));
                 }
                 Some(Err(_)) => {}
                 None if events.served() == served => break,

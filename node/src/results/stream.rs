@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use unisono_engine::row::{Digest, Seq, StreamId};
 
@@ -19,6 +19,8 @@ use super::error::ResultsError;
 use super::index::{self, Index, Span};
 use super::record::RowRef;
 use super::segment::{self, Chunk, Loaded, Segment};
+
+use crate::threads::{lock, read, write};
 
 pub use append::Appender;
 
@@ -241,15 +243,15 @@ impl Stream {
     // A panic of another thread leaves the index as it was before or after one change: each is a single assignment
     // behind the file's.
     fn lock_writer(&self) -> MutexGuard<'_, ()> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writer)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.state)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        write(&self.state)
     }
 }
 

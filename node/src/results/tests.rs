@@ -53,11 +53,8 @@ fn rows(below: u64) -> Vec<Row> {
     chained.collect()
 }
 
-fn output(rows: &[Row]) -> StreamOutput {
-    StreamOutput {
-        stream: ROWS,
-        rows: rows.to_vec(),
-    }
+fn append(log: &ResultsLog, rows: &[Row]) -> Result<Appended, ResultsError> {
+    log.append_rows(ROWS, rows.iter().map(RowRef::from))
 }
 
 fn open(dir: &Path) -> ResultsLog {
@@ -68,7 +65,7 @@ fn open(dir: &Path) -> ResultsLog {
 fn filled(dir: &Path) -> ResultsLog {
     let log = open(dir);
     for part in rows(100).chunks(3) {
-        log.append(&output(part)).unwrap();
+        append(&log, part).unwrap();
     }
     log
 }
@@ -120,7 +117,7 @@ fn a_reopened_log_holds_the_same_rows_and_goes_on() {
         end
     );
     assert_eq!(log.streams(), [ROWS]);
-    log.append(&output(&rows(103)[100..])).unwrap();
+    append(&log, &rows(103)[100..]).unwrap();
     assert_eq!(all(&log), rows(103));
 }
 
@@ -128,7 +125,7 @@ fn a_reopened_log_holds_the_same_rows_and_goes_on() {
 fn files_are_the_same_however_the_rows_are_split_into_appends() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     filled(one.path());
-    open(other.path()).append(&output(&rows(100))).unwrap();
+    append(&open(other.path()), &rows(100)).unwrap();
     let content = |dir: &Path| -> Vec<_> {
         segments(dir)
             .iter()
@@ -169,7 +166,7 @@ fn a_torn_end_is_cut_at_the_last_whole_record() {
         let log = open(dir.path());
         let held = usize::try_from(log.next_seq(ROWS).0).unwrap();
         assert_eq!(all(&log), rows(100)[..held], "torn at {length}");
-        log.append(&output(&rows(100))).unwrap();
+        append(&log, &rows(100)).unwrap();
         assert_eq!(all(&log), rows(100), "torn at {length}");
         held
     };
@@ -184,10 +181,10 @@ fn a_torn_end_is_cut_at_the_last_whole_record() {
 fn zeros_that_a_power_loss_left_behind_the_synced_rows_are_cut() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
-    log.append(&output(&rows(20))).unwrap();
+    append(&log, &rows(20)).unwrap();
     log.sync().unwrap();
     let synced = segments(dir.path());
-    log.append(&output(&rows(40)[20..])).unwrap();
+    append(&log, &rows(40)[20..]).unwrap();
     drop(log);
     // A later segment reached the disk, the one before it did not.
     let lost = &segments(dir.path())[synced.len()];
@@ -195,7 +192,7 @@ fn zeros_that_a_power_loss_left_behind_the_synced_rows_are_cut() {
     fs::write(lost, vec![0; usize::try_from(length).unwrap()]).unwrap();
     let log = open(dir.path());
     assert!((20..40).contains(&log.next_seq(ROWS).0));
-    log.append(&output(&rows(40))).unwrap();
+    append(&log, &rows(40)).unwrap();
     assert_eq!(all(&log), rows(40));
 }
 
@@ -215,7 +212,7 @@ fn a_bit_that_flips_under_a_reader_is_an_error_and_no_row() {
 fn rows_that_exist_are_compared_and_another_byte_is_divergence() {
     let dir = tempfile::tempdir().unwrap();
     let log = filled(dir.path());
-    let again = log.append(&output(&rows(102)[90..])).unwrap();
+    let again = append(&log, &rows(102)[90..]).unwrap();
     assert_eq!(
         again,
         Appended {
@@ -226,7 +223,7 @@ fn rows_that_exist_are_compared_and_another_byte_is_divergence() {
     );
     let mut wrong = rows(102)[50..53].to_vec();
     wrong[1].json[3] ^= 1;
-    let error = log.append(&output(&wrong)).unwrap_err();
+    let error = append(&log, &wrong).unwrap_err();
     assert!(
         matches!(
             error,
@@ -247,7 +244,7 @@ fn a_gap_before_or_within_the_rows_is_refused() {
     let mut holed = rows(105)[100..].to_vec();
     holed.remove(2);
     for wrong in [rows(105)[101..].to_vec(), holed] {
-        let error = log.append(&output(&wrong)).unwrap_err();
+        let error = append(&log, &wrong).unwrap_err();
         assert!(matches!(error, ResultsError::Gap { .. }), "{error}");
     }
     assert_eq!(log.next_seq(ROWS), Seq(100));
@@ -257,7 +254,7 @@ fn a_gap_before_or_within_the_rows_is_refused() {
 fn a_digest_that_does_not_continue_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let log = filled(dir.path());
-    let error = log.append(&output(&[row(100, Digest(1))])).unwrap_err();
+    let error = append(&log, &[row(100, Digest(1))]).unwrap_err();
     assert!(
         matches!(error, ResultsError::Chain { seq: Seq(100), .. }),
         "{error}"
@@ -292,7 +289,7 @@ fn retention_deletes_whole_segments_whose_rows_are_all_published() {
     drop(log);
     let log = open(dir.path());
     assert_eq!(log.position(ROWS), position);
-    let again = log.append(&output(&rows(100))).unwrap();
+    let again = append(&log, &rows(100)).unwrap();
     assert_eq!((again.written, again.gone), (0, position.first.0));
 }
 
@@ -313,7 +310,7 @@ fn reset_keeps_the_rows_that_lead_up_to_the_checkpoint() {
         log.sync().unwrap();
         assert_eq!(all(&open(dir.path())), rows(next));
     }
-    log.append(&output(&rows(100)[1..])).unwrap();
+    append(&log, &rows(100)[1..]).unwrap();
     assert_eq!(all(&log), rows(100));
     log.reset(ROWS, Seq(0), Digest::default()).unwrap();
     assert_eq!(
@@ -344,7 +341,7 @@ fn reset_beyond_the_end_or_to_another_digest_begins_anew() {
         };
         assert_eq!(log.position(ROWS), begun);
         assert_eq!(open(dir.path()).position(ROWS), begun);
-        log.append(&output(&[row(next, digest)])).unwrap();
+        append(&log, &[row(next, digest)]).unwrap();
         assert_eq!(seqs(&all(&open(dir.path()))), [next]);
     }
 }
@@ -426,7 +423,7 @@ fn a_scan_takes_rows_of_the_group_and_below_the_bound_only() {
 fn pages_join_without_gap_or_overlap_while_rows_are_appended() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
-    log.append(&output(&rows(30))).unwrap();
+    append(&log, &rows(30)).unwrap();
     let filter = ScanFilter {
         groups: vec![("port".into(), "0".into())],
         ..ScanFilter::default()
@@ -438,7 +435,7 @@ fn pages_join_without_gap_or_overlap_while_rows_are_appended() {
         after = page.next;
         if below == 30 {
             below = 61;
-            log.append(&output(&rows(61)[30..])).unwrap();
+            append(&log, &rows(61)[30..]).unwrap();
         }
     }
     assert_eq!(seen, (0..=60).step_by(2).collect::<Vec<_>>());

@@ -44,7 +44,7 @@ impl KafkaReader {
         };
         let source = KafkaSource::connect(&told, signal);
         Ok(Self {
-            source: source.map_err(|error| judge(0, error))?,
+            source: source.map_err(|error| classify(0, error))?,
             start: config.start,
             lanes: Vec::new(),
             assigned: 0,
@@ -64,7 +64,7 @@ impl KafkaReader {
             _ => self.source.add(&new),
         };
         let partition = self.lanes[asked].partition;
-        assigned.map_err(|error| judge(partition, error))?;
+        assigned.map_err(|error| classify(partition, error))?;
         self.assigned = self.lanes.len();
         Ok(())
     }
@@ -110,7 +110,7 @@ impl SourceReader for KafkaReader {
             let next = record.offset + 1;
             block.push(record.offset, next, record.append_time, record.payload);
         });
-        let read = read.map_err(|error| judge(open.partition, error))?;
+        let read = read.map_err(|error| classify(open.partition, error))?;
         if let Some(weight) = (block.weight() - before).checked_div(read) {
             open.record_weight = weight.max(HEAD_BYTES);
         }
@@ -138,7 +138,7 @@ fn unavailable(error: KafkaSourceError) -> SourceError {
     SourceError::Unavailable(error.to_string())
 }
 
-fn judge(partition: i32, error: KafkaSourceError) -> SourceError {
+fn classify(partition: i32, error: KafkaSourceError) -> SourceError {
     match error {
         KafkaSourceError::Property { .. } | KafkaSourceError::Unreachable { .. } => {
             unavailable(error)

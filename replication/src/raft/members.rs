@@ -30,7 +30,7 @@ impl Members {
         let mut initialized = false;
         loop {
             if initialized {
-                self.tend().await;
+                self.reconcile().await;
             } else {
                 // Once it is, it stays so: Raft need not be asked again and again.
                 match self.raft.is_initialized().await {
@@ -72,7 +72,7 @@ impl Members {
     }
 
     /// As leader: nodes that are configured and not members become learners, and voters when they have caught up.
-    async fn tend(&self) {
+    async fn reconcile(&self) {
         let metrics = self.raft.metrics();
         if !metrics.borrow_watched().state.is_leader() {
             return;

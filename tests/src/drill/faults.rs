@@ -117,6 +117,7 @@ pub async fn panic_leader(stage: &mut Stage, thread: &str) -> Result<()> {
     stage.cluster.restart_all()?;
     stage.cluster.wait_ready().await?;
     stage.wait_for_new_row(PATIENCE).await?;
+    orders_flow(stage, 2_000 * ORDERS_PER_MS).await?;
     let leader = stage.cluster.wait_leader().await?;
     std::fs::write(trigger(leader), "")?;
     let code = stage.cluster.wait_end(leader).await?;
@@ -139,6 +140,7 @@ pub async fn panic_leader(stage: &mut Stage, thread: &str) -> Result<()> {
     std::fs::remove_file(trigger(leader))?;
     stage.cluster.restart(leader)?;
     stage.cluster.wait_ready().await?;
+    orders_flow(stage, 2_000 * ORDERS_PER_MS).await?;
     stage.digests_agree().await
 }
 

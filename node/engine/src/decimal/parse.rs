@@ -1,5 +1,10 @@
 //! Reading JSON numbers: a short way for nearly all of them, and a general one.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "digits are counted before they are multiplied; the rest are places in a text"
+)]
+
 use super::{Decimal, MAX_DIGITS, MAX_INTEGER_DIGITS, MAX_SCALE, NumberError};
 
 /// Digits whose value surely fits into an `i64`.

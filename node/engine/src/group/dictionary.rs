@@ -5,6 +5,11 @@
 //! group that no pane holds any more keeps its number until many such have gathered: in tumbling
 //! windows most come again. The hash only finds groups: rows are ordered by key.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "lengths and places of what is in memory"
+)]
+
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;

@@ -6,7 +6,7 @@ use crate::pane::PaneStore;
 use crate::plan::Program;
 use crate::record::Record;
 use crate::spec::Timestamp;
-use crate::stats::Counters;
+use crate::stats::{Counters, count};
 use crate::watermark::EventTimes;
 use crate::window::{PaneKey, Placement, place};
 
@@ -38,7 +38,7 @@ impl LaneState {
         shared: &mut PerRecord,
         record: &Record<'_>,
     ) {
-        self.counters.records += 1;
+        count(&mut self.counters.records, 1);
         if let Some(reason) = Reason::of_state(record.state) {
             return self.reject(reason, record);
         }
@@ -57,7 +57,7 @@ impl LaneState {
         let (Some(time), None) = (time, fault) else {
             match fault {
                 Some(reason) if selected => self.reject(reason, record),
-                _ => self.counters.filtered += 1,
+                _ => count(&mut self.counters.filtered, 1),
             }
             return;
         };
@@ -66,7 +66,7 @@ impl LaneState {
         let complete_to = self.watermark().max(self.closed_through);
         self.times.show(time, &program.spec.close);
         if !selected {
-            self.counters.filtered += 1;
+            count(&mut self.counters.filtered, 1);
             return;
         }
         let window = program.spec.window;
@@ -78,7 +78,7 @@ impl LaneState {
             None => match place(window, time, complete_to) {
                 Placement::All(pane) => pane,
                 Placement::Some(pane) => {
-                    self.counters.partly_late += 1;
+                    count(&mut self.counters.partly_late, 1);
                     pane
                 }
                 Placement::Late => return self.reject(Reason::Late, record),
@@ -95,8 +95,9 @@ impl LaneState {
         pane: PaneKey,
         record: &Record<'_>,
     ) {
-        self.counters.counted += 1;
-        self.counters.bad_fields += program.read(record, &mut shared.inputs);
+        count(&mut self.counters.counted, 1);
+        let bad_fields = program.read(record, &mut shared.inputs);
+        count(&mut self.counters.bad_fields, bad_fields);
         let group = shared.group(program.groups, record);
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self

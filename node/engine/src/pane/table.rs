@@ -5,6 +5,11 @@
 //! own place. Sparse where it holds few of many: in hopping windows over a million users each pane
 //! sees some.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "lengths and places of what is in memory"
+)]
+
 use crate::spec::ValueSpec;
 use crate::value::{Column, Input};
 

@@ -4,6 +4,11 @@
 //! Reading trusts nothing: a part may come from a disk or a peer, and a fault in it is an error,
 //! never a panic.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "lengths and places of what is in memory"
+)]
+
 use std::io::{self, Read, Write};
 
 use xxhash_rust::xxh3::Xxh3;

@@ -1,5 +1,10 @@
 //! RFC 3339 and its common variations.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "fields of two and four digits, and of ranges that were checked"
+)]
+
 use super::{days_from_civil, usable};
 use crate::spec::Timestamp;
 

@@ -72,6 +72,10 @@ impl State for Avg {
 
 /// Appends `sum · 10^-scale / count` with [`AVERAGE_DIGITS`] significant digits. `count` is below
 /// 2^60 and greater than 0, `sum` below 10^58 · `count`.
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "the limits of sum and count: the last test takes the largest"
+)]
 fn write_quotient(negative: bool, sum: U256, count: u64, scale: u32, out: &mut Vec<u8>) {
     if sum == U256::ZERO {
         out.push(b'0');
@@ -106,6 +110,10 @@ fn write_quotient(negative: bool, sum: U256, count: u64, scale: u32, out: &mut V
     write_scaled(negative, quotient.as_u128(), scale, out);
 }
 
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "the divisor is positive, and a quotient by it leaves room for one"
+)]
 fn divide_half_even(sum: U256, divisor: U256) -> U256 {
     let quotient = sum / divisor;
     let rest = sum % divisor;
@@ -122,6 +130,7 @@ fn divide_half_even(sum: U256, divisor: U256) -> U256 {
     }
 }
 
+#[allow(clippy::arithmetic_side_effects, reason = "256 bits hold 78 digits")]
 fn digit_count(number: U256) -> u32 {
     let mut digits = 1;
     let mut rest = number;
@@ -132,6 +141,7 @@ fn digit_count(number: U256) -> u32 {
     digits + rest.as_u64().checked_ilog10().unwrap_or(0)
 }
 
+#[allow(clippy::arithmetic_side_effects, reason = "toward zero")]
 fn write_scaled(negative: bool, mut digits: u128, mut scale: i64, out: &mut Vec<u8>) {
     while scale > 0 && digits.is_multiple_of(10) {
         digits /= 10;

@@ -82,6 +82,10 @@ impl ExactSum {
     }
 
     /// Mantissa and scale, the scale as small as can be.
+    #[allow(
+        clippy::arithmetic_side_effects,
+        reason = "a number is divided by ten while it has a scale"
+    )]
     pub(crate) fn parts(&self) -> (I256, u32) {
         match self {
             Self::Small { high, low, scale } => {
@@ -136,7 +140,7 @@ impl ExactSum {
             return Ok(Self::Small { high, low, scale });
         }
         let mantissa = I256::from_be_bytes(input.fixed::<32>()?);
-        let factor = power_of_ten_wide(MAX_SCALE - u32::from(scale));
+        let factor = power_of_ten_wide(MAX_SCALE.saturating_sub(u32::from(scale)));
         let sum = mantissa
             .checked_mul(factor)
             .ok_or(Fault::Damaged("a sum is too large"))?;
@@ -173,13 +177,15 @@ fn add_small(left: (i128, u32), right: (i128, u32)) -> Option<(i128, u32)> {
     } else {
         (right, left)
     };
-    let raised = coarse.0.checked_mul(power_of_ten(fine.1 - coarse.1))?;
+    let raised = coarse
+        .0
+        .checked_mul(power_of_ten(fine.1.saturating_sub(coarse.1)))?;
     Some((raised.checked_add(fine.0)?, fine.1))
 }
 
 /// The caller's numbers are sums in 128 bits of numbers below 10^28: this fits.
 fn widen(mantissa: i128, scale: u32) -> I256 {
-    I256::from(mantissa).wrapping_mul(power_of_ten_wide(MAX_SCALE - scale))
+    I256::from(mantissa).wrapping_mul(power_of_ten_wide(MAX_SCALE.saturating_sub(scale)))
 }
 
 #[cfg(test)]

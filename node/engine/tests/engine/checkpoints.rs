@@ -5,8 +5,11 @@ use unisono_engine::spec::PipelineSpec;
 use unisono_engine::{PART_VERSION, RestoreError};
 use xxhash_rust::xxh3::xxh3_128;
 
+use unisono_engine::spec::{Function, GroupColumn};
+
+use crate::golden;
 use crate::harness::{Engine, Parts};
-use crate::timeline::{PIPELINE, Player, grouped, plain};
+use crate::timeline::{GROUP, PIPELINE, Player, TIME, VALUE, grouped, plain, value, window};
 
 fn checkpoint() -> Parts {
     let mut player = Player::new(grouped(), &["p0", "p1"]);
@@ -125,4 +128,45 @@ fn other_definitions_are_refused() {
             matches!(error, RestoreError::OtherSpec { incarnation: found } if found == incarnation);
         assert!(found, "{error}");
     }
+}
+
+/// Two fields in the group, overlapping windows, and values of every kind.
+fn every_kind() -> PipelineSpec {
+    let time = GroupColumn {
+        name: "t".into(),
+        column: TIME,
+    };
+    PipelineSpec {
+        group_by: [grouped().group_by, vec![time]].concat(),
+        window: window(20, 10),
+        values: vec![
+            value("all", Function::CountAll),
+            value("some", Function::Count(GROUP)),
+            value("sum", Function::Sum(VALUE)),
+            value("avg", Function::Avg(VALUE)),
+            value("min", Function::Min(VALUE)),
+            value("max", Function::Max(VALUE)),
+        ],
+        ..plain()
+    }
+}
+
+#[test]
+fn parts_are_read_from_and_written_to_the_golden_bytes() {
+    let mut player = Player::new(every_kind(), &["p0", "p1"]);
+    // A window closes; then groups of every kind, sums of 128 and of 256 bits, late records and such
+    // that cannot be used.
+    player.play("p0@1:a=1 p1@2:a=2 p0@12:a=1.5 p1@13:a=-2 tick@15:p1 p0!not_json p1!null_payload");
+    player.play("p0@3:a=1 p0@x p0@14:null=null p0@14:true=1 p0@14:false=bad p0@14:bad=7 p0@14=8");
+    player.play("p1@15:0=0.1 p1@15:-12.50=3 p1@15:123456789012345678=-1e-30 p1@15:-0.001=4");
+    player.play("p1@15:\u{e4}\0b=5 p0@15:w=9999999999999999999999999999 p0@15:w=1e-30 tick@16:p0");
+    assert!(player.results().contains("[-10,10)"));
+    let parts = player.engine.checkpoint();
+    let names = ["engine-feed-part", "engine-lane-part", "engine-lane-part-2"];
+    let golden = names.iter().zip(&parts);
+    let golden: Parts = golden
+        .map(|(name, part)| golden::bytes(name, part))
+        .collect();
+    let mut engine = Engine::restore(&golden, vec![(PIPELINE, every_kind())]).unwrap();
+    assert_eq!(engine.checkpoint(), parts);
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::{Cells, Record, RecordState};
-use unisono_engine::row::{Incarnation, Row, RowRef, StreamId, StreamOutput};
+use unisono_engine::row::{Incarnation, Row, RowRef, StreamId};
 use unisono_engine::spec::{Column, LaneId, PipelineSpec, Timestamp};
 use unisono_engine::{FeedEngine, JoinError, LaneEngine, PipelineStats, RestoreError, TickEnd};
 
@@ -48,6 +48,13 @@ impl Batch {
     pub fn set_text(&mut self, column: Column, value: &str) {
         self.last().set_text(column, value);
     }
+}
+
+/// New rows of one stream, their numbers without a gap.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamOutput {
+    pub stream: StreamId,
+    pub rows: Vec<Row>,
 }
 
 /// The parts of a checkpoint: the feed's, then each lane's.

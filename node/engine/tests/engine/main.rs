@@ -3,6 +3,12 @@
 
 mod checkpoints;
 mod closing;
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a golden file is read, and written on request"
+)]
+#[path = "../../../../tests/golden/golden.rs"]
+mod golden;
 mod harness;
 mod joining;
 mod lateness;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
-use unisono_engine::row::{Row, StreamKind, StreamOutput};
+use unisono_engine::row::{Row, StreamKind};
 use unisono_engine::spec::{CloseSpec, LaneId, PipelineSpec, Timestamp};
 
-use crate::harness::{Batch, Engine, Parts};
+use crate::harness::{Batch, Engine, Parts, StreamOutput};
 use crate::timeline::{
     GROUP, PIPELINE, TIME, VALUE, grouped, only_values_above_zero, plain, window,
 };

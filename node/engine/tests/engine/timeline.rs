@@ -11,13 +11,13 @@
 
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
-use unisono_engine::row::{Incarnation, Row, StreamKind, StreamOutput};
+use unisono_engine::row::{Incarnation, Row, StreamKind};
 use unisono_engine::spec::{
     CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, LaneId, Operand, PipelineSpec,
     TimeFormat, TimeSource, Timestamp, ValueSpec, WindowSpec,
 };
 
-use crate::harness::{Batch, Engine};
+use crate::harness::{Batch, Engine, StreamOutput};
 
 pub const TIME: Column = Column(0);
 pub const GROUP: Column = Column(1);

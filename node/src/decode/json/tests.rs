@@ -2,7 +2,7 @@
 
 use super::property::shown;
 use super::*;
-use crate::config::FieldPath;
+use crate::definition::FieldPath;
 
 pub fn fields(names: &[&str]) -> FieldSet {
     let mut set = FieldSet::new();

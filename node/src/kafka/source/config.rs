@@ -37,20 +37,19 @@ impl fmt::Debug for KafkaSourceConfig {
 
 /// What a message takes in the client's memory beside its payload.
 const MESSAGE: usize = 320;
-/// What the smallest records take on the way: a response of so many bytes holds one for each.
-const SMALLEST: usize = 16;
-
 /// How a client's queues are sized that may hold `share` bytes of each lane.
 ///
 /// A lane is not fetched while its queue holds a certain number of bytes or messages, and what is fetched then comes on
-/// top: so a part of the share is for the queue, a part for one fetch, and a part for what messages take by themselves.
+/// top. Small fetches make a replay wait for round trips, so one takes a quarter of the share; records of a few bytes
+/// take more in memory than in the response, which the number of messages bounds but for the last fetch.
 fn queue_sizes(share: usize) -> [(&'static str, String); 4] {
-    let queue = (share / 4).max(64 << 10);
-    // A fetch of tombstones becomes many times as large in memory.
-    let fetch = (share * SMALLEST / MESSAGE).clamp(64 << 10, 1 << 20);
+    // Whoever only asks for lanes and ends reads nothing.
+    let share = share.max(256 << 10);
+    let fetch = (share / 4).clamp(64 << 10, 1 << 20);
+    let messages = (share / MESSAGE).max(1000);
     [
-        ("queued.max.messages.kbytes", (queue / 1024).to_string()),
-        ("queued.min.messages", (queue / MESSAGE).to_string()),
+        ("queued.max.messages.kbytes", (share / 1024).to_string()),
+        ("queued.min.messages", messages.to_string()),
         ("fetch.message.max.bytes", fetch.to_string()),
         // Of all lanes of a broker; librdkafka wants that much at least.
         ("fetch.max.bytes", (4 << 20).to_string()),
@@ -121,6 +120,18 @@ mod tests {
              aborted transactions must not count); remove it"
         );
         assert!(refusal("bootstrap.servers", "other:9092").contains("remove it"));
+    }
+
+    #[test]
+    fn a_client_of_any_share_can_be_made() {
+        for read_ahead in [0, 1 << 10, 64 << 20, 1 << 30] {
+            let config = KafkaSourceConfig {
+                read_ahead,
+                ..with("client.id", "test")
+            };
+            let client = config.reader().unwrap().create_native_config();
+            assert!(client.is_ok(), "{read_ahead}");
+        }
     }
 
     #[test]

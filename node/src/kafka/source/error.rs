@@ -85,7 +85,7 @@ impl Place<'_> {
     }
 
     /// Tells what a lane's error event means; `None` if librdkafka gets over it by itself.
-    pub(super) fn judge(&self, error: &KafkaError) -> Option<KafkaSourceError> {
+    pub(super) fn classify(&self, error: &KafkaError) -> Option<KafkaSourceError> {
         let topic = self.topic.to_owned();
         let code = error.rdkafka_error_code();
         let transient = matches!(
@@ -134,9 +134,9 @@ impl Place<'_> {
         }
     }
 
-    /// Like [`Self::judge`], where going on is not possible.
-    pub(super) fn judge_lane(&self, error: &KafkaError) -> KafkaSourceError {
-        self.judge(error)
+    /// Like [`Self::classify`], where going on is not possible.
+    pub(super) fn classify_lane(&self, error: &KafkaError) -> KafkaSourceError {
+        self.classify(error)
             .unwrap_or_else(|| KafkaSourceError::Fatal {
                 topic: self.topic.to_owned(),
                 partition: self.partition,
@@ -146,14 +146,14 @@ impl Place<'_> {
     }
 
     /// Tells what the failure of a call that asks the broker means.
-    pub(super) fn judge_call(&self, error: &KafkaError) -> KafkaSourceError {
-        match self.judge(error) {
+    pub(super) fn classify_call(&self, error: &KafkaError) -> KafkaSourceError {
+        match self.classify(error) {
             Some(KafkaSourceError::Fatal { .. }) | None => KafkaSourceError::Unreachable {
                 topic: self.topic.to_owned(),
                 brokers: self.brokers.to_owned(),
                 reason: why_unreachable(error),
             },
-            Some(judged) => judged,
+            Some(known) => known,
         }
     }
 }

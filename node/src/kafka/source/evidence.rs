@@ -4,7 +4,7 @@
 //! same whether there is nothing or the broker is gone. Only an answer that is fresh tells the two apart.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -12,6 +12,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use crate::kafka::context::ClientEvents;
 use crate::signal::Signal;
+use crate::threads::{lock, wait_while};
 
 /// An answer older than this, from when it was asked, is no evidence.
 const FRESH: Duration = Duration::from_secs(2);
@@ -50,7 +51,7 @@ struct Watched {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -140,10 +141,7 @@ impl Shared {
         let state = self.lock();
         let idle =
             |state: &mut State| !state.stopped && !state.lanes.values().any(|lane| lane.quiet);
-        let state = self
-            .changed
-            .wait_while(state, idle)
-            .unwrap_or_else(PoisonError::into_inner);
+        let state = wait_while(&self.changed, state, idle);
         if state.stopped {
             return None;
         }

@@ -8,10 +8,10 @@ fn full_and_late(dir: &Path) -> (ResultsLog, ResultsLog) {
         ..SMALL
     };
     let full = ResultsLog::open(&dir.join("full"), limits).unwrap();
-    full.append(&output(&all)).unwrap();
+    append(&full, &all).unwrap();
     let late = ResultsLog::open(&dir.join("late"), limits).unwrap();
     late.reset(ROWS, Seq(20), all[19].digest).unwrap();
-    late.append(&output(&all[20..])).unwrap();
+    append(&late, &all[20..]).unwrap();
     (full, late)
 }
 
@@ -92,7 +92,7 @@ fn older_rows_do_not_make_a_stream_larger_than_it_may_be() {
 fn rows_that_retention_deleted_are_not_missed() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(dir.path());
-    log.append(&output(&rows(100))).unwrap();
+    append(&log, &rows(100)).unwrap();
     assert!(log.retain(ROWS, Seq(100)).unwrap() > 0);
     assert!(log.first_seq(ROWS) > Seq(0) && !log.lacks_older(ROWS));
     assert_eq!(log.before(ROWS, log.first_seq(ROWS)).unwrap(), None);

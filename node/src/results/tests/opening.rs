@@ -119,7 +119,7 @@ fn the_index_of_rows_that_were_replaced_is_not_used_for_those_that_took_their_pl
             row
         })
         .collect();
-    log.append(&output(&others)).unwrap();
+    append(&log, &others).unwrap();
     log.sync().unwrap();
     assert_ne!(
         fs::read(paths[0].with_extension("idx")).unwrap(),
