@@ -25,6 +25,7 @@ pub enum Command {
     Ticks(Ticks),
     /// Rows were published.
     Frontier(FrontierMoves),
+    /// Two feeds become one.
     JoinFeeds(JoinFeeds),
 }
 
@@ -91,11 +92,15 @@ pub struct AddLanes {
 /// Two feeds that have taken in the same of the same lanes become one: the pipelines of `from` belong to `into`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinFeeds {
+    /// The proposer's.
     pub term: u64,
+    /// The feed that goes.
     pub from: FeedId,
+    /// The feed that stays.
     pub into: FeedId,
-    /// The feeds' last accepted entries, as the proposer knew them.
+    /// The last accepted entry of `from`, as the proposer knew it.
     pub from_base: u64,
+    /// The same of `into`.
     pub into_base: u64,
 }
 

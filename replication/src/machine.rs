@@ -84,8 +84,11 @@ pub enum Effect {
     Ticked(Vec<AcceptedTick>),
     /// What counts as published moved, or stayed.
     FrontierMoved,
+    /// Two feeds are one.
     FeedsJoined {
+        /// The feed that is gone.
         from: FeedId,
+        /// The feed that its pipelines belong to now.
         into: FeedId,
     },
 }

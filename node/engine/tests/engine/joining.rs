@@ -4,10 +4,10 @@
 use unisono_engine::JoinError;
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
-use unisono_engine::row::{Incarnation, Row, StreamKind, StreamOutput};
+use unisono_engine::row::{Incarnation, Row, StreamKind};
 use unisono_engine::spec::{Column, Expr, Function, LaneId, Operand, PipelineSpec, TimeSource};
 
-use crate::harness::{Batch, Engine, Parts};
+use crate::harness::{Batch, Engine, Parts, StreamOutput};
 use crate::properties::{Case, Random, case};
 use crate::timeline::{GROUP, PIPELINE, TIME, VALUE, plain, window};
 
