@@ -2,6 +2,7 @@
 //! their feeds. Raft itself waits for none of this.
 
 mod install;
+mod joining;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +23,7 @@ use crate::threads::{Role, test_panic};
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
 const WAIT: Duration = Duration::from_millis(100);
-/// The same while a feed is about to start, and while a peer's checkpoint is on its way.
+/// The same while a feed is about to start or to leave, and while a peer's checkpoint is on its way.
 const WAIT_SHORTLY: Duration = Duration::from_millis(20);
 
 /// A new feed starts when no pipeline has joined it for so long.
@@ -57,6 +58,8 @@ pub struct Driver {
     position: Position,
     /// Feeds that were created and have not started, and since when.
     created: BTreeMap<FeedId, Instant>,
+    /// Feeds whose pipelines go on in another one, until they are there and their readers have ended.
+    leaving: Vec<Arc<Feed>>,
 }
 
 impl Driver {
@@ -81,6 +84,7 @@ impl Driver {
             cursor,
             position,
             created: BTreeMap::new(),
+            leaving: Vec::new(),
         };
         if let Some(checkpoint) = checkpoint {
             driver.load(&checkpoint)?;
@@ -95,7 +99,8 @@ impl Driver {
                 self.serve(request);
             }
             self.start_created(SETTLED);
-            let wait = if self.created.is_empty() {
+            self.leaving.retain(|feed| !feed.has_left());
+            let wait = if self.created.is_empty() && self.leaving.is_empty() {
                 WAIT
             } else {
                 WAIT_SHORTLY
@@ -144,7 +149,10 @@ impl Driver {
         if let Some(payload) = payload {
             let command = Command::decode(payload)
                 .map_err(|error| format!("entry {} of the agreed log: {error}", position.index))?;
-            if matches!(command, Command::Ticks(_) | Command::AddLanes(_)) {
+            if matches!(
+                command,
+                Command::Ticks(_) | Command::AddLanes(_) | Command::JoinFeeds(_)
+            ) {
                 // A feed starts where the machine stands, so before the first entry that moves it.
                 self.start_created(Duration::ZERO);
             }
@@ -193,6 +201,7 @@ impl Driver {
                 self.retain();
                 self.core.notify();
             }
+            Effect::FeedsJoined { from, into } => self.join_feeds(from, into),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod barrier;
 mod gate;
+mod joining;
 mod rows;
 mod runner;
 mod setup;
@@ -26,6 +27,7 @@ use crate::ingest::{FoldLane, LaneBuffer, LaneStart, ReadAhead, SourceFetcher, W
 use crate::results::ResultsLog;
 use crate::threads::{Role, lock, spawn};
 use gate::Gate;
+use joining::Join;
 use runner::Runner;
 pub use setup::{FeedPlan, PlannedLane, SetupError};
 
@@ -43,7 +45,8 @@ pub struct Feed {
     fetchers: Vec<SourceFetcher>,
     lanes: Mutex<Vec<Arc<LaneBuffer>>>,
     sources: Vec<String>,
-    fields: FieldSet,
+    /// Those that the lanes' decoders read from the last message sent on.
+    fields: Mutex<FieldSet>,
     workers: Arc<Workers>,
     sender: Option<SyncSender<Message>>,
     gate: Arc<Gate>,
@@ -95,6 +98,12 @@ enum Message {
     Checkpoint(SyncSender<FeedCheckpoint>),
     /// Somebody wants to look.
     Look,
+    /// The pipelines go on in another feed: gives the state, and ends.
+    Leave(SyncSender<FeedCheckpoint>),
+    /// The pipelines of a feed that leaves go on here.
+    Join(Box<Join>),
+    /// Takes nothing in any more, for this reason.
+    Stop(String),
 }
 
 /// A lane that the log has added; its engine is made when the feed is there.
@@ -173,7 +182,7 @@ impl Feed {
             fetchers,
             lanes: Mutex::new(buffers),
             sources: plan.sources.into_iter().map(|source| source.name).collect(),
-            fields: plan.fields,
+            fields: Mutex::new(plan.fields),
             workers,
             sender: Some(sender),
             gate,
@@ -187,7 +196,8 @@ impl Feed {
         let label = lane_label(&self.sources[source], &start.name);
         let buffer = self.fetchers[source].add_lane(start);
         lock(&self.lanes).push(Arc::clone(&buffer));
-        let (decoder, workers) = (Decoder::new(&self.fields), Arc::clone(&self.workers));
+        let decoder = Decoder::new(&lock(&self.fields));
+        let workers = Arc::clone(&self.workers);
         let lane = Box::new(move |id: LaneId, engine, gate: &Arc<Gate>| {
             fold_lane(id.0, engine, decoder, buffer, &workers, gate)
         });

@@ -91,6 +91,13 @@ impl SourceFetcher {
         buffer
     }
 
+    /// Asks the thread to end, and says whether it has. Does not wait.
+    pub fn end(&self) -> bool {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.signal.raise();
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// The source's state.
     #[must_use]
     pub fn state(&self) -> SourceState {
@@ -100,8 +107,7 @@ impl SourceFetcher {
 
 impl Drop for SourceFetcher {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.shared.signal.raise();
+        self.end();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

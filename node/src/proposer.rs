@@ -2,6 +2,7 @@
 //! agreed state that this node has read, so what it proposes after losing the lead is void.
 
 mod creation;
+mod joining;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -131,6 +132,11 @@ impl Proposer {
     fn next_entry(&mut self, authority: &Authority) -> Next {
         let core = Arc::clone(&self.core);
         let agreed = core.agreed();
+        let pairs = joining::pairs(&agreed);
+        if let Some(command) = joining::of_equal_cuts(&agreed, &pairs, authority.term) {
+            self.proposed.remove(&command.from);
+            return Next::Say(Command::JoinFeeds(command));
+        }
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK_AROUND) {
             for (&id, feed) in &agreed.feeds {
                 if let Some(command) = new_lanes(&agreed.machine.feeds()[&id], feed, authority) {
@@ -143,9 +149,17 @@ impl Proposer {
         let mut feeds = Vec::new();
         let mut wait = AT_LEAST;
         for (&id, feed) in &agreed.feeds {
-            match self.tick(&agreed, id, feed, clock_ms) {
+            let pair = pairs.iter().find(|pair| pair.from == id);
+            let limits = pair.map(|pair| pair.limits(&agreed, &feeds));
+            match self.tick(&agreed, id, feed, clock_ms, limits.as_deref()) {
                 Ok(tick) => feeds.push(tick),
                 Err(due_in) => wait = wait.min(due_in),
+            }
+        }
+        for pair in &pairs {
+            let next_ms = self.next_ms(&agreed, pair.from, clock_ms);
+            if pair.meet(&agreed, &mut feeds, next_ms) {
+                break;
             }
         }
         if feeds.is_empty() {
@@ -165,15 +179,16 @@ impl Proposer {
         id: FeedId,
         feed: &Feed,
         clock_ms: i64,
+        limits: Option<&[i64]>,
     ) -> Result<FeedTick, Duration> {
         let state = &agreed.machine.feeds()[&id];
-        let mut reach = self.reach(state, feed);
+        let mut reach = self.reach(state, feed, limits);
         if reach.in_hand == InHand::Nothing {
             // First asked to be woken, then looked again: what arrives between the two is not missed.
             for buffer in feed.lanes() {
                 buffer.tell_next_arrival(&self.core.arrivals);
             }
-            reach = self.reach(state, feed);
+            reach = self.reach(state, feed, limits);
         }
         let proposed = self.proposed.get(&id).map(|proposed| proposed.at.elapsed());
         let seen = agreed.ticked.get(&id).map(Instant::elapsed);
@@ -181,14 +196,10 @@ impl Proposer {
         if due_in > EARLY {
             return Err(due_in.saturating_sub(EARLY));
         }
-        let last = state.agreed_ms.map(|agreed_ms| LastTick {
-            agreed_ms,
-            seen: self.anchor(id, agreed_ms).map(|at| at.elapsed()).or(seen),
-        });
         Ok(FeedTick {
             feed: id,
             base: state.base,
-            agreed_ms: next_agreed_ms(last, clock_ms),
+            agreed_ms: self.next_ms(agreed, id, clock_ms),
             clock_ms,
             alone: false,
             moves: reach.moves,
@@ -197,8 +208,22 @@ impl Proposer {
         })
     }
 
-    /// How far the lanes can be moved now.
-    fn reach(&self, state: &machine::Feed, feed: &Feed) -> Reach {
+    /// The agreed time of a feed's next tick.
+    fn next_ms(&self, agreed: &Agreed, id: FeedId, clock_ms: i64) -> i64 {
+        let seen = || agreed.ticked.get(&id).map(Instant::elapsed);
+        let last_ms = agreed.machine.feeds()[&id].agreed_ms;
+        let last = last_ms.map(|agreed_ms| LastTick {
+            agreed_ms,
+            seen: self
+                .anchor(id, agreed_ms)
+                .map(|at| at.elapsed())
+                .or_else(seen),
+        });
+        next_agreed_ms(last, clock_ms)
+    }
+
+    /// How far the lanes can be moved now, none beyond its limit.
+    fn reach(&self, state: &machine::Feed, feed: &Feed, limits: Option<&[i64]>) -> Reach {
         let most = self.core.config.cluster.tick_bytes;
         let mut reach = Reach {
             moves: Vec::new(),
@@ -206,7 +231,12 @@ impl Proposer {
             in_hand: InHand::Nothing,
         };
         for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
-            let choice = buffer.choose_cut(known.cut, most);
+            let limit = limits.map_or(i64::MAX, |limits| limits[lane as usize]);
+            let choice = match buffer.choose_cut(known.cut, most) {
+                Some(choice) if choice.cut > limit => buffer.cut_up_to(limit),
+                choice => choice,
+            };
+            let choice = choice.filter(|choice| choice.cut > known.cut);
             if let Some(choice) = choice {
                 let in_hand = what_is_in_hand(&buffer, known.cut, most);
                 reach.in_hand = reach.in_hand.max(in_hand);

@@ -155,6 +155,11 @@ impl Service for NodeService {
         let snapshot = feed.look().map_err(|error| {
             ServiceError::Unavailable(format!("open windows of {pipeline}: {error}"))
         })?;
+        let Some(stats) = snapshot.stats(incarnation) else {
+            return Err(ServiceError::Unavailable(format!(
+                "{pipeline} is on its way from one feed to another; ask again"
+            )));
+        };
         let mut rows = Vec::new();
         let mut truncated = false;
         snapshot.open_windows(incarnation, &mut |row| {
@@ -164,14 +169,11 @@ impl Service for NodeService {
             }
             !truncated
         });
-        let stats = snapshot.stats(incarnation);
         Ok(OpenPage {
             truncated,
             rows,
             tick: Some(feed.ticks()).filter(|&ticks| ticks > 0),
-            watermark: stats
-                .and_then(|stats| stats.watermark)
-                .map(timestamp::format),
+            watermark: stats.watermark.map(timestamp::format),
         })
     }
 

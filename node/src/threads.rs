@@ -96,7 +96,7 @@ roles! {
         panic: "a restart computes the ticks since the checkpoint again and compares".
     Feed Thread "feed":
         "one a feed: hands ticks to the lanes' workers, closes windows, writes rows to the results log";
-        blocks on "the lanes of a tick at the barrier, the disk of the results log";
+        blocks on "the lanes of a tick at the barrier, a feed that joins it, the disk of the results log";
         panic: "a restart computes the ticks since the checkpoint again and compares".
     Fetch Thread "fetch":
         "one a source: reads blocks of records into the lanes' buffers";

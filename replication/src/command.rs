@@ -25,6 +25,8 @@ pub enum Command {
     Ticks(Ticks),
     /// Rows were published.
     Frontier(FrontierMoves),
+    /// Two feeds become one.
+    JoinFeeds(JoinFeeds),
 }
 
 /// A set of lanes read together.
@@ -58,7 +60,8 @@ pub struct LaneEntry {
     pub start: i64,
 }
 
-/// One pipeline; its incarnation is the index of this entry. A feed takes pipelines until its first tick.
+/// One pipeline; its incarnation is the index of this entry. A feed takes pipelines until its first tick; later ones come
+/// to it by [`JoinFeeds`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreatePipeline {
     /// The proposer's term.
@@ -84,6 +87,21 @@ pub struct AddLanes {
     pub base: u64,
     /// The lanes, numbered on from those that there are.
     pub lanes: Vec<LaneEntry>,
+}
+
+/// Two feeds that have taken in the same of the same lanes become one: the pipelines of `from` belong to `into`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinFeeds {
+    /// The proposer's.
+    pub term: u64,
+    /// The feed that goes.
+    pub from: FeedId,
+    /// The feed that stays.
+    pub into: FeedId,
+    /// The last accepted entry of `from`, as the proposer knew it.
+    pub from_base: u64,
+    /// The same of `into`.
+    pub into_base: u64,
 }
 
 /// The ticks of all feeds that moved. If one does not fit, the whole entry is void.
@@ -218,6 +236,7 @@ impl Command {
             Self::AddLanes(command) => command.term,
             Self::Ticks(command) => command.term,
             Self::Frontier(command) => command.term,
+            Self::JoinFeeds(command) => command.term,
         }
     }
 }

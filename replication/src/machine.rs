@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{
-    AddLanes, Command, CreateFeed, CreatePipeline, FeedId, FeedTick, FrontierMoves, LaneEntry,
-    SourceEntry, StreamKey, Ticks,
+    AddLanes, Command, CreateFeed, CreatePipeline, FeedId, FeedTick, FrontierMoves, JoinFeeds,
+    LaneEntry, SourceEntry, StreamKey, Ticks,
 };
 
 /// The agreed state at one index of the log.
@@ -84,6 +84,13 @@ pub enum Effect {
     Ticked(Vec<AcceptedTick>),
     /// What counts as published moved, or stayed.
     FrontierMoved,
+    /// Two feeds are one.
+    FeedsJoined {
+        /// The feed that is gone.
+        from: FeedId,
+        /// The feed that its pipelines belong to now.
+        into: FeedId,
+    },
 }
 
 /// A tick that counts.
@@ -123,6 +130,8 @@ pub enum Void {
     Name,
     /// Moves a lane or the time backwards.
     Backwards,
+    /// Joins feeds that have not taken in the same.
+    Apart,
 }
 
 impl Machine {
@@ -137,6 +146,7 @@ impl Machine {
             Command::AddLanes(command) => self.add_lanes(index, command),
             Command::Ticks(command) => self.tick(index, command),
             Command::Frontier(command) => self.move_frontier(command),
+            Command::JoinFeeds(command) => self.join_feeds(index, *command),
         };
         done.unwrap_or_else(Effect::Void)
     }
@@ -230,6 +240,37 @@ impl Machine {
         Ok(Effect::FrontierMoved)
     }
 
+    /// The fingerprints need not be equal: their chains may have begun at different offsets. Those of `into` go on.
+    fn join_feeds(&mut self, index: u64, command: JoinFeeds) -> Result<Effect, Void> {
+        let JoinFeeds { from, into, .. } = command;
+        let (Some(leaves), Some(stays)) = (self.feeds.get(&from), self.feeds.get(&into)) else {
+            return Err(Void::Name);
+        };
+        if from == into {
+            return Err(Void::Name);
+        }
+        if leaves.base != command.from_base || stays.base != command.into_base {
+            return Err(Void::Base);
+        }
+        // Agreed time must not go back for those who come.
+        if stays.agreed_ms < leaves.agreed_ms {
+            return Err(Void::Backwards);
+        }
+        if !stays.took_in_the_same(leaves) {
+            return Err(Void::Apart);
+        }
+        self.feeds.remove(&from);
+        for pipeline in self.pipelines.values_mut() {
+            if pipeline.feed == from {
+                pipeline.feed = into;
+            }
+        }
+        if let Some(stays) = self.feeds.get_mut(&into) {
+            stays.base = index;
+        }
+        Ok(Effect::FeedsJoined { from, into })
+    }
+
     /// All feeds, by their id.
     #[must_use]
     pub fn feeds(&self) -> &BTreeMap<FeedId, Feed> {
@@ -271,6 +312,33 @@ impl Lane {
 }
 
 impl Feed {
+    /// Where each of this feed's lanes is among another's; `None` if the two have not the same sources and lanes.
+    #[must_use]
+    pub fn places_in(&self, other: &Self) -> Option<Vec<usize>> {
+        if self.sources != other.sources || self.lanes.len() != other.lanes.len() {
+            return None;
+        }
+        let places: BTreeMap<(u32, &str), usize> = (0..)
+            .zip(&other.lanes)
+            .map(|(place, lane)| ((lane.source, lane.name.as_str()), place))
+            .collect();
+        if places.len() != other.lanes.len() {
+            return None;
+        }
+        let place = |lane: &Lane| places.get(&(lane.source, lane.name.as_str())).copied();
+        self.lanes.iter().map(place).collect()
+    }
+
+    /// Whether both feeds have the same lanes, taken in to the same cuts.
+    #[must_use]
+    pub fn took_in_the_same(&self, other: &Self) -> bool {
+        let Some(places) = self.places_in(other) else {
+            return false;
+        };
+        let mut lanes = self.lanes.iter().zip(places);
+        lanes.all(|(lane, place)| lane.cut == other.lanes[place].cut)
+    }
+
     fn check(&self, tick: &FeedTick) -> Result<(), Void> {
         if self.base != tick.base {
             return Err(Void::Base);

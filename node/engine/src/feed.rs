@@ -82,14 +82,21 @@ impl FeedEngine {
     pub fn add_lane(&mut self, label: String) -> (LaneId, LaneEngine) {
         let lane = self.lanes.len();
         self.lanes.push(FeedLane { label, quiet_ms: 0 });
-        let mut engine = LaneEngine::new();
         for pipeline in &mut self.pipelines {
             pipeline.lanes.push(crate::pipeline::LaneReport::default());
-            let program = Arc::clone(&pipeline.program);
-            engine.add_pipeline(&self.common, program);
         }
         // A feed of four billion lanes does not fit into memory.
-        (LaneId(u32::try_from(lane).unwrap_or(u32::MAX)), engine)
+        let id = LaneId(u32::try_from(lane).unwrap_or(u32::MAX));
+        (id, self.new_lane())
+    }
+
+    /// A lane of all pipelines that has taken nothing in.
+    pub(crate) fn new_lane(&self) -> LaneEngine {
+        let mut engine = LaneEngine::new();
+        for pipeline in &self.pipelines {
+            engine.add_pipeline(&self.common, Arc::clone(&pipeline.program));
+        }
+        engine
     }
 
     /// Adds a pipeline, between two ticks; it sees the records from the next tick on. An

@@ -12,6 +12,7 @@ pub mod decimal;
 mod expr;
 mod feed;
 mod group;
+mod join;
 mod lane;
 mod merge;
 mod pane;
@@ -32,6 +33,7 @@ mod window;
 
 pub use close::MOST_EMPTY;
 pub use feed::{FeedEngine, Settled, TickEnd};
+pub use join::JoinError;
 pub use lane::LaneEngine;
 pub use part::{RestoreError, VERSION as PART_VERSION};
 pub use snapshot::FeedSnapshot;

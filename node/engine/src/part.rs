@@ -6,6 +6,7 @@
 //! keys, so engines that took in the same ticks give the same bytes, whatever happened to them.
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 
 use crate::feed::{FeedEngine, FeedLane};
 use crate::lane::LaneEngine;
@@ -185,19 +186,27 @@ impl FeedEngine {
         lane: LaneId,
         part: &mut dyn Read,
     ) -> Result<LaneEngine, RestoreError> {
-        let mut engine = LaneEngine::new();
-        for pipeline in &self.pipelines {
-            let program = std::sync::Arc::clone(&pipeline.program);
-            engine.add_pipeline(&self.common, program);
-        }
-        let mut input = Reader::new(part);
-        let read = self.read_lane(lane, &mut engine, &mut input);
-        ended(&mut input, read)?;
+        let mut engine = self.new_lane();
+        self.restore_pipelines(0..self.pipelines.len(), lane, &mut engine, part)?;
         Ok(engine)
+    }
+
+    /// Reads a lane's part that holds those of the pipelines.
+    pub(crate) fn restore_pipelines(
+        &self,
+        pipelines: Range<usize>,
+        lane: LaneId,
+        engine: &mut LaneEngine,
+        part: &mut dyn Read,
+    ) -> Result<(), RestoreError> {
+        let mut input = Reader::new(part);
+        let read = self.read_lane(pipelines, lane, engine, &mut input);
+        ended(&mut input, read)
     }
 
     fn read_lane(
         &self,
+        pipelines: Range<usize>,
         lane: LaneId,
         engine: &mut LaneEngine,
         input: &mut Reader<'_>,
@@ -206,11 +215,11 @@ impl FeedEngine {
         if input.length()? != u64::from(lane.0) {
             return Err(Fault::Damaged("it is another lane's").into());
         }
-        if input.length()? != self.pipelines.len() as u64 {
+        if input.length()? != pipelines.len() as u64 {
             return Err(Fault::Damaged("it has another number of pipelines than its feed").into());
         }
-        for (at, pipeline) in self.pipelines.iter().enumerate() {
-            lane::read(pipeline, at, engine, input)?;
+        for at in pipelines {
+            lane::read(&self.pipelines[at], at, engine, input)?;
         }
         Ok(())
     }
@@ -272,7 +281,7 @@ fn ended(input: &mut Reader<'_>, read: Result<(), RestoreError>) -> Result<(), R
     Ok(())
 }
 
-fn other_spec(incarnation: Incarnation) -> RestoreError {
+pub(crate) fn other_spec(incarnation: Incarnation) -> RestoreError {
     RestoreError::OtherSpec {
         incarnation: incarnation.0,
     }

@@ -81,6 +81,15 @@ impl Pipeline {
         }
     }
 
+    /// Goes on where another left off, but for its lanes.
+    pub(crate) fn go_on_from(&mut self, other: &Self) {
+        self.watermark = other.watermark;
+        self.closed = other.closed;
+        self.rows = other.rows;
+        self.letters = other.letters;
+        self.letters_suppressed = other.letters_suppressed;
+    }
+
     pub(crate) fn spec(&self) -> &PipelineSpec {
         &self.program.spec
     }

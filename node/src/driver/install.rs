@@ -20,6 +20,7 @@ impl Driver {
         tracing::info!(index, "taking a peer's checkpoint");
         // The feeds end here: nothing else writes rows meanwhile.
         let stopped = std::mem::take(&mut self.core.agreed_mut().feeds);
+        end(std::mem::take(&mut self.leaving));
         end(stopped.into_values());
         let checkpoint = take(&mut parcel, &self.store, &self.core.results)?;
         let header = checkpoint.header();

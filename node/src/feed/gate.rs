@@ -43,6 +43,11 @@ impl Gate {
         self.changed.notify_all();
     }
 
+    /// Whether the feed is being dropped.
+    pub fn is_abandoned(&self) -> bool {
+        self.lock().abandoned
+    }
+
     /// Waits until the tick is complete or failed; `None` if the feed is being dropped.
     pub fn wait(&self) -> Option<Standing> {
         let waiting =

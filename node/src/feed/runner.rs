@@ -34,7 +34,7 @@ pub(super) struct Runner {
 }
 
 /// Why a tick was not taken in.
-enum Halt {
+pub(super) enum Halt {
     /// The feed is being dropped.
     Asked,
     /// For the operator.
@@ -89,6 +89,15 @@ impl Runner {
                 let _ = reply.send(self.checkpoint());
             }
             Message::Look => {}
+            Message::Leave(reply) => {
+                self.write_rows()?;
+                // Nobody may want it: the other feed does not run here.
+                let _ = reply.send(self.checkpoint());
+                lock(&self.shared.looks).clear();
+                return Err(Halt::Asked);
+            }
+            Message::Join(join) => self.join(*join)?,
+            Message::Stop(reason) => return Err(Halt::Fault(reason)),
         }
         self.answer_looks();
         Ok(())
@@ -99,8 +108,11 @@ impl Runner {
     fn stand_still(&self, reason: String, messages: &Receiver<Message>) {
         lock(&self.shared.status).stopped = Some(reason);
         lock(&self.shared.looks).clear();
-        while messages.recv().is_ok() {
+        while let Ok(message) = messages.recv() {
             lock(&self.shared.looks).clear();
+            if matches!(message, Message::Leave(_)) {
+                return;
+            }
         }
     }
 
@@ -138,7 +150,7 @@ impl Runner {
     }
 
     /// Writes the rows of the last tick, if that is still to be done.
-    fn write_rows(&mut self) -> Result<(), Halt> {
+    pub(super) fn write_rows(&mut self) -> Result<(), Halt> {
         let Some(settled) = self.settled.take() else {
             return Ok(());
         };
@@ -159,7 +171,7 @@ impl Runner {
         }
     }
 
-    fn snapshot(&self) -> FeedSnapshot {
+    pub(super) fn snapshot(&self) -> FeedSnapshot {
         with_lanes(&self.lanes, |lanes| self.engine.snapshot(lanes))
     }
 
@@ -188,10 +200,11 @@ impl Runner {
         FeedCheckpoint { snapshot, heads }
     }
 
-    fn update_status(&self) {
+    pub(super) fn update_status(&self) {
         let stats = self.engine.incarnations().into_iter();
         let stats = stats.filter_map(|id| self.engine.stats(id).map(|stats| (id, stats)));
-        lock(&self.shared.status).pipelines = stats.collect();
+        // Those that are about to come from another feed are shown as they were there.
+        lock(&self.shared.status).pipelines.extend(stats);
     }
 }
 

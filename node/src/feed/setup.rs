@@ -27,7 +27,7 @@ pub struct FeedPlan {
     pub engine: FeedEngine,
     /// As many as there are lanes, once the plan is whole.
     pub engines: Vec<LaneEngine>,
-    specs: Vec<(Incarnation, PipelineSpec)>,
+    pub(super) specs: Vec<(Incarnation, PipelineSpec)>,
 }
 
 /// A lane and the index of its source.

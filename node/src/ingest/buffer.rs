@@ -254,6 +254,25 @@ impl LaneBuffer {
         })
     }
 
+    /// The furthest cut up to `limit` of records in hand: where another feed may have its own.
+    #[must_use]
+    pub fn cut_up_to(&self, limit: i64) -> Option<CutChoice> {
+        let state = self.lock();
+        let whole = state.blocks.partition_point(|queued| queued.next <= limit);
+        let partly = state.blocks.get(whole).and_then(|queued| {
+            let last = queued.block.count_up_to(limit).checked_sub(1)?;
+            queued.block.heads().get(last)
+        });
+        let head = match partly {
+            Some(head) => Some(head),
+            None => state.blocks[whole.checked_sub(1)?].block.heads().last(),
+        };
+        head.map(|head| CutChoice {
+            cut: head.next,
+            fingerprint: head.fingerprint,
+        })
+    }
+
     /// Whether nothing above `cut` can be read now, on evidence fresh enough.
     #[must_use]
     pub fn is_at_end(&self, cut: i64) -> bool {

@@ -26,6 +26,14 @@ pub struct LaneStep {
     pub fingerprint: u64,
 }
 
+impl FoldState {
+    /// Another engine over other fields takes over, at the same cut.
+    pub fn replace(&mut self, engine: LaneEngine, decoder: Decoder) {
+        self.engine = engine;
+        self.decoder = decoder;
+    }
+}
+
 /// Told once when a step is done, or cannot be done.
 pub type Done = Box<dyn Fn(Result<(), TakeError>) + Send + Sync>;
 

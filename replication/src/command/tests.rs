@@ -64,6 +64,13 @@ fn examples() -> Vec<(&'static str, Command)> {
         term: 3,
         next: vec![(key(Stream::Rows), 128), (key(Stream::DeadLetters), 0)],
     };
+    let join_feeds = JoinFeeds {
+        term: 3,
+        from: FeedId(300),
+        into: feed,
+        from_base: 298,
+        into_base: 299,
+    };
     vec![
         ("command-create-feed", Command::CreateFeed(create_feed)),
         (
@@ -79,6 +86,7 @@ fn examples() -> Vec<(&'static str, Command)> {
             }),
         ),
         ("command-frontier", Command::Frontier(frontier)),
+        ("command-join-feeds", Command::JoinFeeds(join_feeds)),
     ]
 }
 

@@ -1,6 +1,8 @@
 use super::*;
 use crate::command::{LaneEmpty, LaneMove, Stream};
 
+mod joining;
+
 fn feed_of_two() -> Machine {
     let mut machine = Machine::default();
     let source = SourceEntry {

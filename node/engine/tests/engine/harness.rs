@@ -6,7 +6,7 @@ use unisono_engine::decimal::Decimal;
 use unisono_engine::record::{Cells, Record, RecordState};
 use unisono_engine::row::{Incarnation, Row, RowRef, StreamId};
 use unisono_engine::spec::{Column, LaneId, PipelineSpec, Timestamp};
-use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, RestoreError, TickEnd};
+use unisono_engine::{FeedEngine, JoinError, LaneEngine, PipelineStats, RestoreError, TickEnd};
 
 use crate::timeline::COLUMNS;
 
@@ -143,6 +143,26 @@ impl Engine {
 
     pub fn state_bytes(&self) -> usize {
         self.lanes.iter().map(LaneEngine::state_bytes).sum()
+    }
+
+    /// One engine out of two at the same cuts.
+    pub fn join(
+        mut self,
+        mut comes: Self,
+        specs: Vec<(Incarnation, PipelineSpec)>,
+    ) -> Result<Self, JoinError> {
+        let snapshot = |of: &mut Self| {
+            let mut lanes: Vec<_> = of.lanes.iter_mut().collect();
+            of.feed.snapshot(&mut lanes)
+        };
+        let (stays, comes) = (snapshot(&mut self), snapshot(&mut comes));
+        let (feed, lanes) = FeedEngine::join(&stays, &comes, specs)?;
+        let agreed = self.agreed;
+        Ok(Self {
+            feed,
+            lanes,
+            agreed,
+        })
     }
 
     pub fn checkpoint(&mut self) -> Parts {

@@ -10,6 +10,7 @@ mod closing;
 #[path = "../../../../tests/golden/golden.rs"]
 mod golden;
 mod harness;
+mod joining;
 mod lateness;
 mod properties;
 mod rows;

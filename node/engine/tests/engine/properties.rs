@@ -14,10 +14,10 @@ use crate::timeline::{
 };
 
 /// A small generator; its seed names the case.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         // xorshift64*
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -27,18 +27,18 @@ impl Random {
 }
 
 #[derive(Clone, Copy)]
-struct Event {
-    second: i64,
-    group: u64,
-    value: i64,
+pub struct Event {
+    pub second: i64,
+    pub group: u64,
+    pub value: i64,
 }
 
-struct Case {
-    spec: PipelineSpec,
-    lanes: Vec<Vec<Event>>,
+pub struct Case {
+    pub spec: PipelineSpec,
+    pub lanes: Vec<Vec<Event>>,
 }
 
-fn case(seed: u64) -> Case {
+pub fn case(seed: u64) -> Case {
     let mut random = Random(seed * 2 + 1);
     let mut spec = if random.below(3) == 0 {
         plain()
@@ -98,7 +98,7 @@ fn engine(case: &Case) -> Engine {
     engine
 }
 
-fn take(outputs: Vec<StreamOutput>, kind: StreamKind, rows: &mut Vec<Row>) {
+pub fn take(outputs: Vec<StreamOutput>, kind: StreamKind, rows: &mut Vec<Row>) {
     let wanted = outputs
         .into_iter()
         .filter(|output| output.stream.kind == kind);

@@ -266,3 +266,15 @@ fn who_waits_for_the_next_arrival_is_woken_once() {
     push(3);
     assert!(!woken(), "once for each time it is asked");
 }
+
+#[test]
+fn a_cut_below_a_limit_lies_at_the_end_of_a_record_in_hand() {
+    let (buffer, fingerprints) = filled(&[3, 4, 9, 10], 10, 2);
+    let cut = |limit| buffer.cut_up_to(limit);
+    assert_eq!(cut(3), None);
+    for (limit, cut, at) in [(4, 4, 0), (5, 5, 1), (9, 5, 1), (10, 10, 2), (99, 11, 3)] {
+        let fingerprint = fingerprints[at];
+        let choice = Some(CutChoice { cut, fingerprint });
+        assert_eq!(buffer.cut_up_to(limit), choice, "{limit}");
+    }
+}

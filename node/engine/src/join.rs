@@ -1,0 +1,102 @@
+//! One feed out of two that have taken in the same records of the same lanes.
+//!
+//! Lanes' states go through the bytes of their parts: those are exact, and it happens once in the
+//! life of a pipeline. One lane's part at a time lies in memory.
+
+use crate::feed::FeedEngine;
+use crate::lane::LaneEngine;
+use crate::part::{RestoreError, other_spec};
+use crate::row::Incarnation;
+use crate::snapshot::FeedSnapshot;
+use crate::spec::{LaneId, PipelineSpec};
+
+/// Why two feeds cannot become one.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// Only one of them reads the lane.
+    #[error("lane {label} is read by one of the two feeds only")]
+    Lane {
+        /// The lane.
+        label: String,
+    },
+    /// A state does not fit its definition.
+    #[error(transparent)]
+    State(#[from] RestoreError),
+}
+
+impl FeedEngine {
+    /// One engine out of two at the same cuts, with its lanes in the order of `stays`, whose agreed
+    /// time and quiet times go on. `specs` are the definitions of both feeds' pipelines, in any
+    /// order, over the cells that the joint feed decodes. The pipelines go on as they were.
+    ///
+    /// # Errors
+    /// The lanes are not the same, or the definitions are not those of the pipelines.
+    pub fn join(
+        stays: &FeedSnapshot,
+        comes: &FeedSnapshot,
+        specs: Vec<(Incarnation, PipelineSpec)>,
+    ) -> Result<(Self, Vec<LaneEngine>), JoinError> {
+        let places = places(stays, comes)?;
+        let mut engine = Self::new();
+        engine.lanes.clone_from(&stays.lanes);
+        engine.previous_agreed = stays.previous_agreed;
+        engine.take_pipelines(stays, comes, specs)?;
+        let middle = stays.pipelines.len();
+        let mut lanes = Vec::with_capacity(places.len());
+        for (own, other) in places.into_iter().enumerate() {
+            let mut lane = engine.new_lane();
+            for (from, at, pipelines) in [
+                (stays, own, 0..middle),
+                (comes, other, middle..engine.pipelines.len()),
+            ] {
+                let mut part = Vec::new();
+                from.write_lane(at, &mut part).map_err(RestoreError::Io)?;
+                let id = LaneId(u32::try_from(at).unwrap_or(u32::MAX));
+                engine.restore_pipelines(pipelines, id, &mut lane, &mut part.as_slice())?;
+            }
+            lanes.push(lane);
+        }
+        engine.resume(&lanes.iter_mut().collect::<Vec<_>>());
+        Ok((engine, lanes))
+    }
+
+    fn take_pipelines(
+        &mut self,
+        stays: &FeedSnapshot,
+        comes: &FeedSnapshot,
+        mut specs: Vec<(Incarnation, PipelineSpec)>,
+    ) -> Result<(), RestoreError> {
+        for of in stays.pipelines.iter().chain(&comes.pipelines) {
+            let incarnation = of.pipeline.incarnation;
+            let at = specs.iter().position(|(known, _)| *known == incarnation);
+            let at = at.ok_or_else(|| other_spec(incarnation))?;
+            self.add_pipeline(incarnation, specs.swap_remove(at).1, &mut []);
+            if let Some(pipeline) = self.pipelines.last_mut() {
+                pipeline.go_on_from(&of.pipeline);
+            }
+        }
+        specs
+            .first()
+            .map_or(Ok(()), |(left, _)| Err(other_spec(*left)))
+    }
+}
+
+/// Where each lane of the one is among the other's.
+fn places(stays: &FeedSnapshot, comes: &FeedSnapshot) -> Result<Vec<usize>, JoinError> {
+    let missing = |label: &str| JoinError::Lane {
+        label: label.to_owned(),
+    };
+    for lane in &comes.lanes {
+        if !stays.lanes.iter().any(|known| known.label == lane.label) {
+            return Err(missing(&lane.label));
+        }
+    }
+    let place = |label: &str| {
+        let mut known = comes.lanes.iter();
+        known.position(|lane| lane.label == label)
+    };
+    let lanes = stays.lanes.iter();
+    lanes
+        .map(|lane| place(&lane.label).ok_or_else(|| missing(&lane.label)))
+        .collect()
+}
