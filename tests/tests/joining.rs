@@ -37,7 +37,7 @@ fn pipelines() -> [(&'static str, String); 2] {
 
 /// One line, the `number`th of its lane; one in eleven comes too late.
 fn event(lane: u64, number: u64) -> String {
-    let late = if number % 11 == 0 {
+    let late = if number.is_multiple_of(11) {
         3_500
     } else {
         number % 7 * 150

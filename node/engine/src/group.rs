@@ -2,7 +2,7 @@
 //!
 //! The order of groups is that of their fields, one after the other, and of one field: null first,
 //! then false, true, numbers by value, texts by their bytes. A field that is absent, null or
-//! unusable is null.
+//! unusable is null. Each field tells where it ends, so no key of as many fields begins with another.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -228,6 +228,16 @@ mod tests {
             let longer = |cell| [key(cell), key(Cell::Text("\u{ff}".as_bytes()))].concat();
             let shorter = |cell| [key(cell), key(Cell::Null)].concat();
             assert!(longer(pair[0]) < shorter(pair[1]), "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn no_key_begins_with_another() {
+        let cells = ordered();
+        for (at, one) in cells.iter().enumerate() {
+            for (other_at, other) in cells.iter().enumerate() {
+                assert!(at == other_at || !key(*one).starts_with(&key(*other)));
+            }
         }
     }
 

@@ -69,7 +69,10 @@ fn sorted(lanes: &[&Keys]) -> Vec<(u64, u32, u32)> {
     let shared = shared_prefix(lanes);
     for (lane, keys) in lanes.iter().enumerate() {
         let head = |group: u32| head(&keys.key(group)[shared..]);
-        groups.extend(keys.numbers().map(|group| (head(group), lane as u32, group)));
+        groups.extend(
+            keys.numbers()
+                .map(|group| (head(group), lane as u32, group)),
+        );
     }
     groups.sort_unstable_by(|left: &(u64, u32, u32), right| {
         let key = |&(_, lane, group): &(u64, u32, u32)| lanes[lane as usize].key(group);
@@ -86,7 +89,10 @@ fn shared_prefix(lanes: &[&Keys]) -> usize {
     let Some(first) = keys.next() else { return 0 };
     let mut shared = first.len();
     for key in keys {
-        let same = first.iter().zip(key).take_while(|(one, other)| one == other);
+        let same = first
+            .iter()
+            .zip(key)
+            .take_while(|(one, other)| one == other);
         shared = shared.min(same.take(shared).count());
         if shared == 0 {
             break;

@@ -140,16 +140,20 @@ pub(crate) fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     while let Some(at) = rest.iter().position(|&byte| needs_escape(byte)) {
-        out.extend_from_slice(&rest[..at]);
-        match rest[at] {
+        let (plain, escaped) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = escaped.split_first() else {
+            break;
+        };
+        match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
-            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
         }
-        rest = &rest[at + 1..];
+        rest = after;
     }
     out.extend_from_slice(rest);
     out.push(b'"');

@@ -43,15 +43,17 @@ impl Digest {
         // In one piece it is hashed several times as fast as in two.
         const MOST: usize = 1024;
         let mut piece = [0; 16 + MOST];
-        if row.len() > MOST {
-            let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-            hasher.update(&self.0.to_be_bytes());
-            hasher.update(row);
-            return Self(hasher.digest128());
+        let (before, rest) = piece.split_at_mut(16);
+        before.copy_from_slice(&self.0.to_be_bytes());
+        if let Some(copy) = rest.get_mut(..row.len()) {
+            copy.copy_from_slice(row);
+            let len = row.len().saturating_add(16);
+            return Self(xxhash_rust::xxh3::xxh3_128(&piece[..len]));
         }
-        piece[..16].copy_from_slice(&self.0.to_be_bytes());
-        piece[16..16 + row.len()].copy_from_slice(row);
-        Self(xxhash_rust::xxh3::xxh3_128(&piece[..16 + row.len()]))
+        let mut hasher = xxhash_rust::xxh3::Xxh3::new();
+        hasher.update(&self.0.to_be_bytes());
+        hasher.update(row);
+        Self(hasher.digest128())
     }
 }
 
@@ -119,6 +121,22 @@ impl RowRef<'_> {
             digest: self.digest,
             json: self.json.to_vec(),
             group: self.group.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_rows_are_chained_alike() {
+        for len in [0, 1, 200, 1023, 1024, 1025, 5000] {
+            let row = vec![b'x'; len];
+            let before = Digest(7);
+            let whole = [&7_u128.to_be_bytes()[..], &row].concat();
+            let expected = xxhash_rust::xxh3::xxh3_128(&whole);
+            assert_eq!(before.chain(&row), Digest(expected), "{len}");
         }
     }
 }

@@ -300,9 +300,7 @@ fn groups_that_come_again_after_a_flood_of_others_are_not_lost() {
         .collect();
     let expected: Vec<String> = expected
         .iter()
-        .map(|((end, group), n)| {
-            format!("{end} {{\"g\":\"{group}\"}} {{\"n\":{n},\"sum\":{n}}}}}")
-        })
+        .map(|((end, group), n)| format!("{end} {{\"g\":\"{group}\"}} {{\"n\":{n},\"sum\":{n}}}}}"))
         .collect();
     assert!(shown == expected, "rows differ");
 }
