@@ -421,7 +421,7 @@ fn an_unreachable_broker_and_a_wrong_property_are_named() {
     assert!(
         error
             .to_string()
-            .contains("property acks: is set by the sink"),
+            .contains("property acks: is fixed (all: "),
         "{error}"
     );
     let config = KafkaSinkConfig {
