@@ -419,9 +419,7 @@ fn an_unreachable_broker_and_a_wrong_property_are_named() {
     };
     let error = KafkaSink::connect(&config).map(|_| ()).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("property acks: is fixed (all: "),
+        error.to_string().contains("property acks: is fixed (all: "),
         "{error}"
     );
     let config = KafkaSinkConfig {

@@ -40,8 +40,15 @@ impl Order {
         }
         self.generations = generations.collect();
         self.numbers.clear();
+        let sorted = sorted(lanes);
+        if lanes.len() == 1 {
+            // Each key has one number there: no need to look at the keys again.
+            self.numbers
+                .extend(sorted.into_iter().map(|(.., group)| group));
+            return;
+        }
         let mut previous: Option<&[u8]> = None;
-        for (_, lane, group) in sorted(lanes) {
+        for (_, lane, group) in sorted {
             let key = lanes[lane as usize].key(group);
             if previous != Some(key) {
                 self.numbers.extend(std::iter::repeat_n(NONE, lanes.len()));

@@ -29,17 +29,9 @@ struct Slot {
     hash: u32,
     /// The group's number plus one; 0 is empty.
     group: u32,
-    /// Where its key begins in its chunk. With a million groups each place in memory that is looked
-    /// at costs as much as all else: this spares one. The length is not needed, since no key begins
-    /// with another one.
-    start: u32,
 }
 
-const EMPTY: Slot = Slot {
-    hash: 0,
-    group: 0,
-    start: 0,
-};
+const EMPTY: Slot = Slot { hash: 0, group: 0 };
 
 /// The length of a key that is gone: its number waits for another.
 const GONE: u32 = u32::MAX;
@@ -61,22 +53,14 @@ impl Chunk {
         &self.bytes[start as usize..start as usize + len as usize]
     }
 
-    /// Whether a key that begins at `start` is this one.
-    #[inline]
-    fn has_at(&self, start: u32, key: &[u8]) -> bool {
-        let start = start as usize;
-        self.bytes.get(start..start + key.len()) == Some(key)
-    }
-
-    /// Puts a key at a place whose key is gone, or behind the last one; gives where it begins.
-    fn put(&mut self, at: usize, key: &[u8]) -> u32 {
+    /// Puts a key at a place whose key is gone, or behind the last one.
+    fn put(&mut self, at: usize, key: &[u8]) {
         let span = (position(self.bytes.len()), position(key.len()));
         self.bytes.extend_from_slice(key);
         match self.spans.get_mut(at) {
             Some(place) => *place = span,
             None => self.spans.push(span),
         }
-        span.0
     }
 
     /// Forgets a key.
@@ -183,15 +167,17 @@ impl Dictionary {
             if slot.group == 0 {
                 return None;
             }
-            if slot.hash == hash {
-                let group = slot.group - 1;
-                let chunk = self.chunks[group as usize / CHUNK].get();
-                if chunk.has_at(slot.start, key) {
-                    return Some(group);
-                }
+            if slot.hash == hash && self.key(slot.group - 1) == key {
+                return Some(slot.group - 1);
             }
             at = (at + 1) & mask;
         }
+    }
+
+    #[inline]
+    fn key(&self, group: u32) -> &[u8] {
+        let group = group as usize;
+        self.chunks[group / CHUNK].get().key(group % CHUNK)
     }
 
     #[cold]
@@ -201,63 +187,53 @@ impl Dictionary {
         }
         let known = self.uses.len() - self.free.len();
         if (known + 1) * 4 > self.slots.len() * 3 {
-            self.grow();
+            self.index((self.slots.len() * 2).max(FEWEST_SLOTS));
         }
         let group = self.free.pop().unwrap_or_else(|| {
             self.uses.push(0);
             position(self.uses.len() - 1)
         });
-        let start = self.put(group, key);
+        self.put(group, key);
         self.unused += 1;
         self.generation += 1;
-        self.enter(hash, group, start);
+        self.enter(hash, group);
         group
     }
 
-    fn put(&mut self, group: u32, key: &[u8]) -> u32 {
+    fn put(&mut self, group: u32, key: &[u8]) {
         let at = group as usize;
         if at / CHUNK == self.chunks.len() {
             self.chunks.push(Shared::default());
         }
-        self.chunks[at / CHUNK].get_mut().put(at % CHUNK, key)
+        self.chunks[at / CHUNK].get_mut().put(at % CHUNK, key);
     }
 
     /// Puts a group that is not there into the index.
-    fn enter(&mut self, hash: u32, group: u32, start: u32) {
+    fn enter(&mut self, hash: u32, group: u32) {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         while self.slots[at].group != 0 {
             at = (at + 1) & mask;
         }
         let group = group + 1;
-        self.slots[at] = Slot { hash, group, start };
+        self.slots[at] = Slot { hash, group };
     }
 
-    /// Makes the index larger.
-    fn grow(&mut self) {
-        let slots = (self.slots.len() * 2).max(FEWEST_SLOTS);
-        let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
-        for slot in old.into_iter().filter(|slot| slot.group != 0) {
-            self.enter(slot.hash, slot.group - 1, slot.start);
-        }
-    }
-
-    /// Makes the index anew, of the numbers that still have a key, wherever it stands by now.
+    /// Makes the index anew, of the numbers that have a key.
     fn index(&mut self, slots: usize) {
         let old = std::mem::replace(&mut self.slots, vec![EMPTY; slots]);
         for slot in old.into_iter().filter(|slot| slot.group != 0) {
-            if let Some(start) = self.start(slot.group - 1) {
-                self.enter(slot.hash, slot.group - 1, start);
+            if self.has_key(slot.group - 1) {
+                self.enter(slot.hash, slot.group - 1);
             }
         }
     }
 
-    /// Where a number's key begins; `None` if it has none.
-    fn start(&self, group: u32) -> Option<u32> {
+    fn has_key(&self, group: u32) -> bool {
         let at = group as usize;
-        let chunk = self.chunks.get(at / CHUNK).map(Shared::get)?;
-        let &(start, len) = chunk.spans.get(at % CHUNK)?;
-        (len != GONE).then_some(start)
+        let chunk = self.chunks.get(at / CHUNK).map(Shared::get);
+        let span = chunk.and_then(|chunk| chunk.spans.get(at % CHUNK));
+        span.is_some_and(|&(_, len)| len != GONE)
     }
 
     /// Forgets the groups that no pane holds: their numbers are free. Those at the end go
