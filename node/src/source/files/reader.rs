@@ -11,6 +11,9 @@ use crate::source::{Block, SourceError, SourceReader};
 
 /// How often files are looked at while nothing new is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// Files that have been quiet for so long are looked at less often: a look at nothing is most of what an idle replica does.
+const QUIET: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL_QUIET: Duration = Duration::from_millis(20);
 
 /// Reads the files of one source; lanes are named by file name.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub struct FilesReader {
     source: FilesSource,
     lanes: Vec<FileLane>,
     signal: Arc<Signal>,
+    /// When something new was read.
+    read: Instant,
 }
 
 impl FilesReader {
@@ -27,6 +32,7 @@ impl FilesReader {
         Self {
             source,
             signal,
+            read: Instant::now(),
             lanes: Vec::new(),
         }
     }
@@ -72,15 +78,23 @@ impl SourceReader for FilesReader {
         max_bytes: usize,
     ) -> Result<usize, SourceError> {
         let lane = self.lane(lane)?;
-        lane.read(block, max_bytes)
-            .map_err(|error| fault(&label(lane), error))
+        let read = lane.read(block, max_bytes);
+        let read = read.map_err(|error| fault(&label(lane), error))?;
+        if read > 0 {
+            self.read = Instant::now();
+        }
+        Ok(read)
     }
 
     fn wait(&mut self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
+        let interval = match self.read.elapsed() < QUIET {
+            true => LOOK_INTERVAL,
+            false => LOOK_INTERVAL_QUIET,
+        };
         while !self.lanes.iter().any(FileLane::has_more) {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.signal.wait(left.min(LOOK_INTERVAL)) {
+            if left.is_zero() || self.signal.wait(left.min(interval)) {
                 return;
             }
         }
