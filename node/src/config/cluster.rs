@@ -114,7 +114,7 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
     check_members(&mut section, &peers, &http_peers, id);
     let heartbeat = section
         .duration("heartbeat")
-        .unwrap_or(Duration::from_millis(20));
+        .unwrap_or(Duration::from_millis(25));
     let election_timeout = read_election_timeout(&mut section)
         .unwrap_or((Duration::from_millis(60), Duration::from_millis(120)));
     check_pace(&mut section, heartbeat, election_timeout);
