@@ -8,9 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rdkafka::config::ClientConfig;
-use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
-use unisono_tests::bench::{Cluster, Table, memory, program, setting};
+use rdkafka::producer::{BaseRecord, Producer};
+use unisono_tests::bench::{Cluster, Table, memory, producer, program, setting};
 use unisono_tests::kafka::TestBroker;
 
 const PARTITIONS: i32 = 4;
@@ -49,13 +48,7 @@ fn write_newlines(dir: &Path, count: u64) -> Result<()> {
 }
 
 fn produce_tombstones(brokers: &str, count: u64) -> Result<()> {
-    let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
-        .set("bootstrap.servers", brokers)
-        .set("linger.ms", "50")
-        .set("batch.num.messages", "10000")
-        .set("batch.size", "900000")
-        .set("queue.buffering.max.messages", "500000")
-        .create()?;
+    let producer = producer(brokers)?;
     for index in 0..count {
         let key = index.to_be_bytes();
         let partition = i32::try_from(index % PARTITIONS as u64)?;

@@ -83,6 +83,21 @@ impl Events {
     }
 }
 
+/// A producer that fills topics fast.
+///
+/// # Errors
+/// The client cannot be made.
+pub fn producer(brokers: &str) -> Result<ThreadedProducer<DefaultProducerContext>> {
+    let mut config = ClientConfig::new();
+    config
+        .set("bootstrap.servers", brokers)
+        .set("linger.ms", "50")
+        .set("batch.num.messages", "10000")
+        .set("batch.size", "900000")
+        .set("queue.buffering.max.messages", "500000");
+    Ok(config.create()?)
+}
+
 /// Appends the next `count` events to a topic, by turns to its partitions.
 ///
 /// # Errors
@@ -94,13 +109,7 @@ pub fn fill_topic(
     events: &mut Events,
     count: u64,
 ) -> Result<()> {
-    let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
-        .set("bootstrap.servers", brokers)
-        .set("linger.ms", "50")
-        .set("batch.num.messages", "10000")
-        .set("batch.size", "900000")
-        .set("queue.buffering.max.messages", "500000")
-        .create()?;
+    let producer = producer(brokers)?;
     for index in 0..count {
         let partition = i32::try_from(index % partitions)?;
         let mut record: BaseRecord<'_, (), str> = BaseRecord::to(topic)
