@@ -4,6 +4,7 @@
 
 pub mod command;
 mod cursor;
+mod detector;
 mod error;
 #[cfg(test)]
 #[path = "../../tests/golden/golden.rs"]

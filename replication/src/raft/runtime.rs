@@ -8,13 +8,13 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{Config, RaftMetrics, SnapshotPolicy};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::applier::{Mark, StateMachine};
@@ -23,11 +23,13 @@ use super::log_store::LogStore;
 use super::members::Members;
 use super::network::{Network, ask, client};
 use super::server::{Peers, accept};
+use super::takeover::Takeover;
 use super::transfer::prepare;
 use super::types::{
     Payload, Raft, SnapshotMeta, TypeConfig, decode_raft_state, index_of, position,
 };
 use crate::cursor::{LogCursor, Position};
+use crate::detector::Detector;
 use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
 use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
@@ -41,9 +43,6 @@ const PROPOSE: Duration = Duration::from_secs(5);
 const HAND_OVER: Duration = Duration::from_secs(2);
 /// Entries in one message: with ticks of a few hundred bytes, far below a megabyte.
 const MESSAGE_ENTRIES: u64 = 256;
-
-/// openraft looks at its clocks so often in a heartbeat's interval (13 in 64).
-const CLOCK_PARTS: u64 = 5;
 
 /// A running replica.
 pub(crate) struct Inner {
@@ -146,7 +145,18 @@ impl Inner {
         views: watch::Sender<View>,
         fatal: watch::Sender<Option<String>>,
     ) -> Result<(), StartError> {
+        let number = self.view.borrow().number;
+        let takeover = Arc::new(Takeover {
+            raft: self.raft.clone(),
+            number,
+            node_id: self.log.node_id(),
+            peers: Arc::clone(&self.network.peers),
+            detector: Mutex::new(Detector::new(heartbeat)),
+            alarm: Notify::new(),
+            started: Instant::now(),
+        });
         let peers = Peers {
+            takeover: Arc::clone(&takeover),
             raft: self.raft.clone(),
             node_id: self.log.node_id(),
             gossip: Arc::clone(&self.gossip),
@@ -156,8 +166,8 @@ impl Inner {
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(accept(listener, peers));
-        ask_all(&self.gossip, &self.network.peers);
-        let number = self.view.borrow().number;
+        ask_all(&self.gossip, &self.network.peers, &takeover);
+        tokio::spawn(takeover.run(self.view.clone()));
         let members = Members {
             raft: self.raft.clone(),
             number,
@@ -306,13 +316,15 @@ fn stored_checkpoint(
 
 fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    // It looks at its clocks at about a fifth of what it takes for the heartbeat's interval, which is more often than the
-    // election's time-outs need: twice a heartbeat will do. The heartbeats themselves are sent by a task of ours.
-    let pace = millis(config.heartbeat) * CLOCK_PARTS / 2;
+    let least = millis(config.election_timeout.0);
     let settings = Config {
         cluster_name: "unisono".to_owned(),
-        heartbeat_interval: pace.min(millis(config.election_timeout.0).saturating_sub(1)),
-        election_timeout_min: millis(config.election_timeout.0),
+        // The heartbeats are sent by a task of ours. Here it paces openraft's clock, which ticks five times in it, and only
+        // for the time-outs.
+        heartbeat_interval: least / 2,
+        // A follower that has just acknowledged entries needs no heartbeat.
+        heartbeat_min_interval: Some((millis(config.heartbeat) / 2).min(least / 4)),
+        election_timeout_min: least,
         election_timeout_max: millis(config.election_timeout.1),
         enable_pre_vote: Some(true),
         enable_leader_restore: Some(false),
