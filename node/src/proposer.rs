@@ -34,8 +34,19 @@ const LOOK_AROUND: Duration = Duration::from_millis(500);
 /// How long after a failed proposal the next one is made.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes ticks for as long as the node runs.
-pub async fn run(core: Arc<Core>) {
+/// Makes ticks for as long as the node runs. A runtime of this one thread: each tick has some waits, and on a pool each of
+/// them would wake another thread.
+pub fn run(core: Arc<Core>) {
+    match tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+    {
+        Ok(runtime) => runtime.block_on(propose_all(core)),
+        Err(error) => core.fail(format!("the proposer's runtime: {error}")),
+    }
+}
+
+async fn propose_all(core: Arc<Core>) {
     let mut view = core.replica.view();
     let mut applied = core.applied();
     let mut proposer = Proposer {
@@ -48,7 +59,7 @@ pub async fn run(core: Arc<Core>) {
         proposed: BTreeMap::new(),
         looked: None,
     };
-    loop {
+    while !core.is_stopping() {
         let wait = match core.authority() {
             Some(authority) => proposer.beat(&authority).await,
             None => AT_LEAST,

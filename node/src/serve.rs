@@ -143,6 +143,9 @@ impl Node {
         let (core, fatal) = Core::new(config, replica, results, workers);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
+        let own = Arc::clone(&core);
+        let propose = move || crate::proposer::run(own);
+        threads.push(spawn(Role::Proposer, None, propose)?);
         threads.extend(spawn_publishers(&core, runtime.handle())?);
         spawn_tasks(&core, listeners.http, runtime.handle())?;
         let (node, http) = (core.config.node.id, &core.config.node.http);
@@ -223,7 +226,6 @@ fn spawn_publishers(core: &Arc<Core>, runtime: &Handle) -> io::Result<Vec<JoinHa
 
 fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
     let own = || Arc::clone(core);
-    spawn_task(Role::Proposer, runtime, crate::proposer::run(own()));
     if !core.config.sinks.is_empty() {
         spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
     }

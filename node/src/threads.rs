@@ -130,14 +130,14 @@ roles! {
         "writes Raft's log and vote";
         blocks on "the disk";
         panic: "what was not acknowledged is not counted".
+    Proposer Thread "proposer":
+        "makes ticks and creates feeds and pipelines while this node leads";
+        blocks on "the read-back of its proposal, a source's list of lanes";
+        panic: "the next leader builds on the last accepted tick".
     Tokio Pool "tokio":
         "the node's runtime: the tasks below, and blocking calls such as HTTP queries";
         blocks on "its blocking threads on the results log, a source's list of lanes, the agreed state's lock";
         panic: "as for the task".
-    Proposer Task "proposer":
-        "makes ticks and creates feeds and pipelines while this node leads";
-        blocks on "the read-back of its proposal";
-        panic: "the next leader builds on the last accepted tick".
     Frontiers Task "frontiers":
         "copies the sinks' frontiers into the agreed log while this node leads";
         blocks on "the read-back of its proposal";
