@@ -1,6 +1,7 @@
 //! The proposer: while this node leads, it makes the ticks. One proposal is in flight at a time, and each builds on the
 //! agreed state that this node has read, so what it proposes after losing the lead is void.
 
+mod confirm;
 mod creation;
 mod joining;
 
@@ -18,7 +19,9 @@ use unisono_replication::tick::{InHand, LastTick, Metronome, median_clock_ms, ne
 use crate::core::{Agreed, Authority, Core};
 use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
-use crate::threads::{Role, test_panic};
+use crate::lead::{Confirmed, FeedQuestion};
+use crate::threads::{Role, lock, test_panic};
+use confirm::Confirming;
 use creation::Creation;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
@@ -38,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// them would wake another thread.
 pub fn run(core: Arc<Core>) {
     match tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
     {
         Ok(runtime) => runtime.block_on(propose_all(core)),
@@ -58,6 +61,7 @@ async fn propose_all(core: Arc<Core>) {
         creation: Creation::default(),
         proposed: BTreeMap::new(),
         looked: None,
+        confirming: Confirming::open(&core),
     };
     while !core.is_stopping() {
         let wait = match core.authority() {
@@ -93,6 +97,7 @@ struct Proposer {
     /// Each feed's last tick from here.
     proposed: BTreeMap<FeedId, Proposed>,
     looked: Option<Instant>,
+    confirming: Confirming,
 }
 
 /// How far a feed's lanes can be moved.
@@ -100,6 +105,10 @@ struct Reach {
     moves: Vec<LaneMove>,
     at_end: Vec<u32>,
     in_hand: InHand,
+    /// A lane moves by nobody else's word.
+    alone: bool,
+    /// A lane would move if another one said that it holds the same.
+    unconfirmed: bool,
 }
 
 /// What is to be said now, or how long to wait before that is asked again, unless records arrive.
@@ -116,6 +125,8 @@ impl Proposer {
             self.propose(command).await;
             return Duration::ZERO;
         }
+        let wanted = self.wanted(&core.agreed());
+        self.confirming.gather(&core, authority.term, wanted).await;
         match self.next_entry(authority) {
             Next::Say(command) => {
                 self.propose(command).await;
@@ -176,6 +187,7 @@ impl Proposer {
         if feeds.is_empty() {
             return Next::Wait(wait);
         }
+        self.confirming.confirm_ends(&core, &agreed, &mut feeds);
         for tick in &feeds {
             self.note(&agreed, tick);
         }
@@ -193,30 +205,51 @@ impl Proposer {
         limits: Option<&[i64]>,
     ) -> Result<FeedTick, Duration> {
         let state = &agreed.machine.feeds()[&id];
-        let mut reach = self.reach(state, feed, limits);
+        let mut reach = self.reach(id, state, feed, limits);
         if reach.in_hand == InHand::Nothing {
             // First asked to be woken, then looked again: what arrives between the two is not missed.
             for buffer in feed.lanes() {
                 buffer.tell_next_arrival(&self.core.arrivals);
             }
-            reach = self.reach(state, feed, limits);
+            reach = self.reach(id, state, feed, limits);
         }
-        let proposed = self.proposed.get(&id).map(|proposed| proposed.at.elapsed());
-        let seen = agreed.ticked.get(&id).map(Instant::elapsed);
-        let due_in = self.metronome.due_in(proposed.or(seen), reach.in_hand);
+        if self.confirming.is_disputed(&self.core, id) {
+            return Err(AT_LEAST);
+        }
+        let due_in = self.due_in(agreed, id, reach.in_hand);
         if due_in > EARLY {
-            return Err(due_in.saturating_sub(EARLY));
+            let waits = reach.unconfirmed.then_some(confirm::AGAIN);
+            return Err(due_in.saturating_sub(EARLY).min(waits.unwrap_or(due_in)));
         }
         Ok(FeedTick {
             feed: id,
             base: state.base,
             agreed_ms: self.next_ms(agreed, id, clock_ms),
             clock_ms,
-            alone: false,
+            alone: reach.alone,
             moves: reach.moves,
             empty: Vec::new(),
             at_end: reach.at_end,
         })
+    }
+
+    fn due_in(&self, agreed: &Agreed, id: FeedId, in_hand: InHand) -> Duration {
+        let proposed = self.proposed.get(&id).map(|proposed| proposed.at.elapsed());
+        let seen = agreed.ticked.get(&id).map(Instant::elapsed);
+        self.metronome.due_in(proposed.or(seen), in_hand)
+    }
+
+    /// What others have to confirm for the ticks that are due.
+    fn wanted(&self, agreed: &Agreed) -> Vec<FeedQuestion> {
+        let mut wanted = Vec::new();
+        for (&id, feed) in &agreed.feeds {
+            let most = self.core.config.cluster.tick_bytes;
+            let (in_hand, lanes) = confirm::wanted(&agreed.machine.feeds()[&id], feed, most);
+            if !lanes.is_empty() && self.due_in(agreed, id, in_hand) <= EARLY {
+                wanted.push(FeedQuestion { feed: id, lanes });
+            }
+        }
+        wanted
     }
 
     /// The agreed time of a feed's next tick.
@@ -233,17 +266,37 @@ impl Proposer {
         next_agreed_ms(last, clock_ms)
     }
 
-    /// How far the lanes can be moved now, none beyond its limit.
-    fn reach(&self, state: &machine::Feed, feed: &Feed, limits: Option<&[i64]>) -> Reach {
+    /// How far the lanes can be moved now, none beyond its limit or what another one holds.
+    fn reach(
+        &self,
+        id: FeedId,
+        state: &machine::Feed,
+        feed: &Feed,
+        limits: Option<&[i64]>,
+    ) -> Reach {
         let most = self.core.config.cluster.tick_bytes;
         let mut reach = Reach {
             moves: Vec::new(),
             at_end: Vec::new(),
             in_hand: InHand::Nothing,
+            alone: false,
+            unconfirmed: false,
         };
+        let seconds = lock(&self.core.seconds);
         for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
             let limit = limits.map_or(i64::MAX, |limits| limits[lane as usize]);
-            let choice = match buffer.choose_cut(known.cut, most) {
+            let choice = buffer.choose_cut(known.cut, most);
+            let limit = match choice {
+                None => limit,
+                Some(_) => {
+                    let own = |cut| buffer.fingerprint_at(cut);
+                    let confirmed = seconds.confirmed(id, lane, known.cut, own);
+                    reach.alone |= confirmed == Confirmed::Alone;
+                    reach.unconfirmed |= confirmed == Confirmed::Nothing;
+                    limit.min(confirm::limit(confirmed, known.cut))
+                }
+            };
+            let choice = match choice {
                 Some(choice) if choice.cut > limit => buffer.cut_up_to(limit),
                 choice => choice,
             };
@@ -286,7 +339,7 @@ impl Proposer {
     }
 }
 
-fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> InHand {
+pub(super) fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> InHand {
     if buffer.backlog(from) >= BACKLOG_BYTES.min(most / 2) {
         InHand::Backlog
     } else {

@@ -137,12 +137,17 @@ impl Node {
             .map_err(|error| data(&error))?;
         let checkpoint = store.load().map_err(|error| data(&error))?;
         let (requests, receiver) = channel();
-        let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests);
+        let (asks, asked) = channel();
+        let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
         let replica = Replica::start(raft_config(&config, listeners.raft), Arc::new(snapshots))?;
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
+        let own = Arc::clone(&core);
+        let answer = move || crate::lead::answer_all(&own, &asked);
+        // It ends with the process: it waits for questions and holds nothing.
+        drop(spawn(Role::Confirm, None, answer)?);
         let own = Arc::clone(&core);
         let propose = move || crate::proposer::run(own);
         threads.push(spawn(Role::Proposer, None, propose)?);

@@ -5,13 +5,14 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Sender, sync_channel};
 use std::time::Duration;
 
-use unisono_replication::{IncomingSnapshot, Snapshots, StoredSnapshot};
+use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
 use crate::checkpoint::{
     CheckpointReader, CheckpointStore, Head, Header, PartId, UnfinishedCheckpoint, encode_heads,
     send,
 };
 use crate::driver::{PendingCheckpoint, Request};
+use crate::lead::Asked;
 use crate::results::ResultsLog;
 use crate::threads::lock;
 
@@ -23,16 +24,23 @@ pub struct NodeSnapshots {
     store: CheckpointStore,
     results: ResultsLog,
     driver: Mutex<Sender<Request>>,
+    asked: Mutex<Sender<Asked>>,
 }
 
 impl NodeSnapshots {
     #[must_use]
-    /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`.
-    pub fn new(store: CheckpointStore, results: ResultsLog, driver: Sender<Request>) -> Self {
+    /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`; leaders' questions go to `asked`.
+    pub fn new(
+        store: CheckpointStore,
+        results: ResultsLog,
+        driver: Sender<Request>,
+        asked: Sender<Asked>,
+    ) -> Self {
         Self {
             store,
             results,
             driver: Mutex::new(driver),
+            asked: Mutex::new(asked),
         }
     }
 
@@ -119,5 +127,10 @@ impl Snapshots for NodeSnapshots {
 
     fn answer(&self, question: &[u8]) -> io::Result<Vec<u8>> {
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
+    }
+
+    fn confirm(&self, question: Vec<u8>, reply: Reply) {
+        // Nobody answers while the node ends.
+        let _ = lock(&self.asked).send(Asked { question, reply });
     }
 }

@@ -22,6 +22,8 @@ mod view;
 pub use cursor::{CursorEvent, LogCursor, Position};
 pub use error::{CheckpointError, HandOverError, LogError, ProposeError, StartError};
 pub use gossip::PeerStatus;
-pub use handle::{Replica, ReplicaConfig};
-pub use snapshots::{IncomingSnapshot, ReceivedFile, Snapshots, StoredSnapshot, WriteSnapshot};
+pub use handle::{Line, Replica, ReplicaConfig};
+pub use snapshots::{
+    IncomingSnapshot, ReceivedFile, Reply, Snapshots, StoredSnapshot, WriteSnapshot,
+};
 pub use view::{Role, View};

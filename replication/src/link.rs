@@ -29,6 +29,7 @@ pub(crate) enum Topic {
     Transfer = 4,
     Gossip = 5,
     Suspect = 6,
+    Confirm = 7,
 }
 
 impl Topic {
@@ -40,6 +41,7 @@ impl Topic {
             Self::Transfer,
             Self::Gossip,
             Self::Suspect,
+            Self::Confirm,
         ];
         all.into_iter().find(|topic| *topic as u8 == byte)
     }

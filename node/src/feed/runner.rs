@@ -146,6 +146,7 @@ impl Runner {
         }
         self.update_status();
         self.shared.ticks.fetch_add(1, Ordering::Relaxed);
+        lock(&self.shared.waiting).pop_front();
         Ok(())
     }
 

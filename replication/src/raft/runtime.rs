@@ -224,6 +224,11 @@ impl Inner {
         ask(&self.network, number, question).await
     }
 
+    /// Where a peer listens for peers.
+    pub(crate) fn address(&self, number: u16) -> Option<String> {
+        self.network.peers.get(&number).cloned()
+    }
+
     pub(crate) async fn hand_over(&self) -> Result<(), HandOverError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {

@@ -14,7 +14,7 @@ use openraft::raft::AppendEntriesRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::takeover::Takeover;
 use super::transfer::{self, SnapshotData};
@@ -118,6 +118,12 @@ impl Peers {
         if topic == Topic::Suspect {
             return self.takeover.answer(&body).await.map_err(unreadable);
         }
+        if topic == Topic::Confirm {
+            let (sender, receiver) = oneshot::channel();
+            let reply = Box::new(move |answer| drop(sender.send(answer)));
+            self.snapshots.confirm(body, reply);
+            return receiver.await.map_err(|_| stopped(&"not answered here"));
+        }
         if target != self.node_id {
             return Err(Refusal::Misdirected);
         }
@@ -132,7 +138,7 @@ impl Peers {
             Topic::Vote => answer(self.raft.vote(read(&body)?).await),
             Topic::PreVote => answer(self.raft.pre_vote(read(&body)?).await),
             Topic::Transfer => answer(self.raft.handle_transfer_leader(read(&body)?).await),
-            Topic::Gossip | Topic::Suspect => Err(Refusal::Misdirected),
+            Topic::Gossip | Topic::Suspect | Topic::Confirm => Err(Refusal::Misdirected),
         }
     }
 }
