@@ -14,7 +14,9 @@ use unisono_replication::command::{
     AddLanes, Command, FeedId, FeedTick, LaneEntry, LaneMove, Ticks,
 };
 use unisono_replication::machine;
-use unisono_replication::tick::{InHand, LastTick, Metronome, median_clock_ms, next_agreed_ms};
+use unisono_replication::tick::{
+    InHand, LastTick, Metronome, clock_ms, median_clock_ms, next_agreed_ms,
+};
 
 use crate::core::{Agreed, Authority, Core};
 use crate::feed::Feed;
@@ -167,19 +169,19 @@ impl Proposer {
             }
             self.looked = Some(Instant::now());
         }
-        let clock_ms = clock_ms(&core);
+        let clocks = Clocks::read(&core);
         let mut feeds = Vec::new();
         let mut wait = AT_LEAST;
         for (&id, feed) in &agreed.feeds {
             let pair = pairs.iter().find(|pair| pair.from == id);
             let limits = pair.map(|pair| pair.limits(&agreed, &feeds));
-            match self.tick(&agreed, id, feed, clock_ms, limits.as_deref()) {
+            match self.tick(&agreed, id, feed, clocks, limits.as_deref()) {
                 Ok(tick) => feeds.push(tick),
                 Err(due_in) => wait = wait.min(due_in),
             }
         }
         for pair in &pairs {
-            let next_ms = self.next_ms(&agreed, pair.from, clock_ms);
+            let next_ms = self.next_ms(&agreed, pair.from, clocks);
             if pair.meet(&agreed, &mut feeds, next_ms) {
                 break;
             }
@@ -201,7 +203,7 @@ impl Proposer {
         agreed: &Agreed,
         id: FeedId,
         feed: &Feed,
-        clock_ms: i64,
+        clocks: Clocks,
         limits: Option<&[i64]>,
     ) -> Result<FeedTick, Duration> {
         let state = &agreed.machine.feeds()[&id];
@@ -224,8 +226,8 @@ impl Proposer {
         Ok(FeedTick {
             feed: id,
             base: state.base,
-            agreed_ms: self.next_ms(agreed, id, clock_ms),
-            clock_ms,
+            agreed_ms: self.next_ms(agreed, id, clocks),
+            clock_ms: clocks.clock_ms,
             alone: reach.alone,
             moves: reach.moves,
             empty: Vec::new(),
@@ -253,7 +255,7 @@ impl Proposer {
     }
 
     /// The agreed time of a feed's next tick.
-    fn next_ms(&self, agreed: &Agreed, id: FeedId, clock_ms: i64) -> i64 {
+    fn next_ms(&self, agreed: &Agreed, id: FeedId, clocks: Clocks) -> i64 {
         let seen = || agreed.ticked.get(&id).map(Instant::elapsed);
         let last_ms = agreed.machine.feeds()[&id].agreed_ms;
         let last = last_ms.map(|agreed_ms| LastTick {
@@ -263,7 +265,7 @@ impl Proposer {
                 .map(|at| at.elapsed())
                 .or_else(seen),
         });
-        next_agreed_ms(last, clock_ms)
+        next_agreed_ms(last, clocks.median_ms, clocks.clock_ms)
     }
 
     /// How far the lanes can be moved now, none beyond its limit or what another one holds.
@@ -371,19 +373,36 @@ fn new_lanes(agreed: &machine::Feed, feed: &Feed, authority: &Authority) -> Opti
     })
 }
 
-/// The median of the clocks of all replicas that are heard of.
-fn clock_ms(core: &Core) -> i64 {
+/// This node's own clock, in milliseconds since 1970.
+pub(crate) fn wall_ms() -> i64 {
     let own = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let own_ms = i64::try_from(own.as_millis()).unwrap_or(i64::MAX);
-    let peers = core.replica.peers();
-    let fresh = peers
-        .iter()
-        .filter(|peer| peer.received.elapsed() < CLOCKS_FRESH);
-    let mut offsets: BTreeMap<u16, f64> = fresh
-        .map(|peer| (peer.number, peer.clock_offset_ms))
-        .collect();
-    offsets.insert(core.config.node.id, 0.0);
-    median_clock_ms(own_ms, offsets.into_values().collect())
+    i64::try_from(own.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What the clocks of all replicas that are heard of say, in milliseconds since 1970.
+#[derive(Clone, Copy)]
+struct Clocks {
+    median_ms: i64,
+    clock_ms: i64,
+}
+
+impl Clocks {
+    fn read(core: &Core) -> Self {
+        let own_ms = wall_ms();
+        let peers = core.replica.peers();
+        let fresh = peers
+            .iter()
+            .filter(|peer| peer.received.elapsed() < CLOCKS_FRESH);
+        let mut offsets: BTreeMap<u16, f64> = fresh
+            .map(|peer| (peer.number, peer.clock_offset_ms))
+            .collect();
+        offsets.insert(core.config.node.id, 0.0);
+        let offsets: Vec<f64> = offsets.into_values().collect();
+        Self {
+            median_ms: median_clock_ms(own_ms, offsets.clone()),
+            clock_ms: clock_ms(own_ms, offsets),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Safety does not rest on leadership. All replicas have the same rows; whoever publishes takes the frontier along in the
 //! same transaction (Kafka) or the same entry (built in), and whoever was fenced cannot add anything.
 
+mod confirm;
 mod course;
 mod publisher;
 mod report;

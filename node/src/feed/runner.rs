@@ -122,7 +122,7 @@ impl Runner {
         self.gate.begin(moved);
         for step in &tick.moves {
             self.lanes[step.lane as usize].fold(LaneStep {
-                agreed: Timestamp(tick.agreed_ms),
+                clock: Timestamp(tick.clock_ms),
                 from: step.from,
                 to: step.to,
                 fingerprint: step.fingerprint,

@@ -1,8 +1,8 @@
 //! Answers the leader: a thread of its own, since Raft's runtime must not wait for the agreed state's lock.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use unisono_engine::row::Seq;
 use unisono_replication::Reply;
@@ -17,6 +17,9 @@ use crate::ids::stream_of;
 use crate::ingest::LaneBuffer;
 use crate::threads::{Role, test_panic};
 
+/// So long is waited for rows that are not computed here yet, and so often is looked for them.
+const EARLY: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(1);
 /// A feed whose oldest tick waits longer is behind.
 const BEHIND: Duration = Duration::from_secs(1);
 
@@ -30,12 +33,46 @@ pub struct Asked {
 
 /// Answers all questions, until nobody can ask any more.
 pub fn answer_all(core: &Core, asked: &Receiver<Asked>) {
-    while let Ok(Asked { question, reply }) = asked.recv() {
-        test_panic(Role::Confirm);
-        // Another version's: whoever asked goes without.
-        if let Some(question) = decode(&question) {
-            reply(encode(&answer(core, &question)));
+    let mut early: Vec<Early> = Vec::new();
+    loop {
+        let next = if early.is_empty() {
+            asked.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            asked.recv_timeout(LOOK)
+        };
+        match next {
+            Ok(Asked { question, reply }) => {
+                test_panic(Role::Confirm);
+                // Another version's: whoever asked goes without.
+                if let Some(question) = decode(&question) {
+                    let since = Instant::now();
+                    early.push(Early {
+                        question,
+                        reply,
+                        since,
+                    });
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
+        for waiting in early.extract_if(.., |waiting| !waiting.is_early(core)) {
+            (waiting.reply)(encode(&answer(core, &waiting.question)));
+        }
+    }
+}
+
+/// A question for rows that are about to be computed here too is not answered before they are.
+struct Early {
+    question: Question,
+    reply: Reply,
+    since: Instant,
+}
+
+impl Early {
+    fn is_early(&self, core: &Core) -> bool {
+        let lacks = |of: &RowsQuestion| Seq(of.next) > core.results.next_seq(stream_of(of.stream));
+        self.since.elapsed() < EARLY && self.question.rows.iter().any(lacks)
     }
 }
 

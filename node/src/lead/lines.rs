@@ -59,9 +59,12 @@ impl Lines {
         }
     }
 
-    /// Asks those who have nothing to answer yet.
-    pub fn ask(&mut self, sent: &Sent) {
+    /// Asks those who have nothing to answer yet, or one of them.
+    pub fn ask(&mut self, sent: &Sent, only: Option<u16>) {
         for (number, line) in &self.lines {
+            if only.is_some_and(|only| only != *number) {
+                continue;
+            }
             let busy = self.busy.entry(*number).or_default();
             if !*busy && line.send(sent.clone()).is_ok() {
                 *busy = true;

@@ -41,6 +41,7 @@ pub enum Confirmed {
 /// The other replicas, as the leader of one term sees them.
 #[derive(Debug, Default)]
 pub struct Seconds {
+    term: Option<u64>,
     peers: BTreeMap<u16, Peer>,
 }
 
@@ -85,12 +86,23 @@ impl Default for Standing {
 }
 
 impl Seconds {
-    /// Begins anew with these replicas: at the beginning of a term, or when the members changed.
-    pub fn begin(&mut self, others: impl IntoIterator<Item = u16>) {
+    /// Begins anew with these replicas, in a term that this node leads.
+    pub fn begin(&mut self, term: u64, others: impl IntoIterator<Item = u16>) {
+        self.term = Some(term);
         self.peers = others
             .into_iter()
             .map(|number| (number, Peer::default()))
             .collect();
+    }
+
+    /// The term that all of this is about.
+    pub fn term(&self) -> Option<u64> {
+        self.term
+    }
+
+    /// How long a replica that does not confirm rows is waited for.
+    pub fn patience(&self, number: u16) -> Duration {
+        self.peers.get(&number).map_or(PATIENCE, Peer::patience)
     }
 
     /// The replicas that are asked.
@@ -98,9 +110,11 @@ impl Seconds {
         self.peers.keys().copied().collect()
     }
 
-    /// The leader asks this of everybody.
-    pub fn asked(&mut self, question: &[FeedQuestion], now: Instant) {
-        for peer in self.peers.values_mut() {
+    /// The leader asks this of one replica, or of everybody.
+    pub fn asked(&mut self, only: Option<u16>, question: &[FeedQuestion], now: Instant) {
+        let is_asked = |number: &u16| only.is_none_or(|only| only == *number);
+        let peers = self.peers.iter_mut();
+        for (_, peer) in peers.filter(|(number, _)| is_asked(number)) {
             for of in question {
                 let standing = peer.feeds.entry(of.feed).or_default();
                 for lane in of.lanes.iter().filter(|lane| lane.cut > lane.known) {
@@ -143,7 +157,7 @@ impl Seconds {
     pub fn lapse(&mut self, now: Instant) -> Vec<(u16, FeedId)> {
         let mut lost = Vec::new();
         for (&number, peer) in &mut self.peers {
-            let patience = PATIENCE.max(peer.round_trip * TRIPS);
+            let patience = peer.patience();
             for (&feed, standing) in &mut peer.feeds {
                 let late = |since: &Instant| now.saturating_duration_since(*since) >= patience;
                 if standing.eligible && standing.owes.values().any(late) {
@@ -233,6 +247,12 @@ impl Seconds {
             })
         };
         eligible.is_empty() || eligible.iter().any(saw)
+    }
+}
+
+impl Peer {
+    fn patience(&self) -> Duration {
+        PATIENCE.max(self.round_trip * TRIPS)
     }
 }
 

@@ -16,6 +16,10 @@ use crate::threads::lock;
 
 /// How long the answers to one question are waited for; later ones count for the next tick.
 const GATHER: Duration = Duration::from_millis(20);
+/// How long the first one who is asked has before all others are asked as well.
+const FIRST: Duration = Duration::from_millis(2);
+/// All are asked so often, to know whose word counts.
+const ALL: Duration = Duration::from_millis(200);
 /// How long after a question that brought nothing new the next one is asked.
 pub(super) const AGAIN: Duration = Duration::from_millis(3);
 /// A leader that was outvoted hands over, and not again for so long.
@@ -25,6 +29,9 @@ const COOL_DOWN: Duration = Duration::from_secs(5);
 pub(super) struct Confirming {
     lines: Lines,
     term: Option<u64>,
+    /// Who helped last is asked first: one other is enough.
+    first: Option<u16>,
+    asked_all: Option<Instant>,
     handed_over: Option<Instant>,
 }
 
@@ -36,6 +43,8 @@ impl Confirming {
         Self {
             lines: Lines::open(&core.replica, peers.filter(|&number| number != own)),
             term: None,
+            first: None,
+            asked_all: None,
             handed_over: None,
         }
     }
@@ -43,7 +52,7 @@ impl Confirming {
     /// Asks the others, and waits until they have confirmed all, or nothing more is to come.
     pub(super) async fn gather(&mut self, core: &Core, term: u64, wanted: Vec<FeedQuestion>) {
         if self.term != Some(term) {
-            self.begin(core);
+            begin(core, term);
             self.term = Some(term);
         }
         if wanted.is_empty() {
@@ -58,19 +67,15 @@ impl Confirming {
             index: core.agreed().index,
             at: Instant::now(),
         };
-        lock(&core.seconds).asked(&question.feeds, sent.at);
         // Answers to earlier questions count as well, and whoever gave one can be asked again.
         while let Some(heard) = self.lines.try_next() {
             note(core, &heard);
         }
-        self.lines.ask(&sent);
-        let end = tokio::time::sleep(GATHER);
-        tokio::pin!(end);
-        while self.lines.waits() && !is_settled(core, &question.feeds) {
-            tokio::select! {
-                heard = self.lines.next() => note(core, &heard),
-                () = &mut end => break,
-            }
+        let everybody = self.asked_all.is_none_or(|at| at.elapsed() >= ALL);
+        let first = self.first.filter(|_| !everybody);
+        if first.is_none() || !self.ask_until(core, &sent, first, FIRST).await {
+            self.asked_all = Some(sent.at);
+            self.ask_until(core, &sent, None, GATHER).await;
         }
         for (replica, feed) in lock(&core.seconds).lapse(Instant::now()) {
             tracing::warn!(
@@ -82,14 +87,32 @@ impl Confirming {
         self.yield_if_outvoted(core, &question.feeds).await;
     }
 
-    /// Who votes counts, this node apart.
-    fn begin(&self, core: &Core) {
-        let view = core.replica.view().borrow().clone();
-        let others = view
-            .voters
-            .into_iter()
-            .filter(|&number| number != view.number);
-        lock(&core.seconds).begin(others);
+    /// Asks one replica, or all, until there is progress with each lane; `false`: there is none by then.
+    async fn ask_until(
+        &mut self,
+        core: &Core,
+        sent: &Sent,
+        only: Option<u16>,
+        within: Duration,
+    ) -> bool {
+        let feeds = &sent.question.feeds;
+        lock(&core.seconds).asked(only, feeds, sent.at);
+        self.lines.ask(sent, only);
+        let end = tokio::time::sleep(within);
+        tokio::pin!(end);
+        while self.lines.waits() {
+            tokio::select! {
+                heard = self.lines.next() => {
+                    note(core, &heard);
+                    if progresses(core, feeds) {
+                        self.first = Some(heard.number);
+                        return true;
+                    }
+                }
+                () = &mut end => break,
+            }
+        }
+        progresses(core, feeds)
     }
 
     /// Says of no lane that it is at its end where nobody else saw that.
@@ -131,6 +154,16 @@ impl Confirming {
             tracing::warn!(%error, "no hand-over");
         }
     }
+}
+
+/// Who votes counts, this node apart.
+fn begin(core: &Core, term: u64) {
+    let view = core.replica.view().borrow().clone();
+    let others = view
+        .voters
+        .into_iter()
+        .filter(|&number| number != view.number);
+    lock(&core.seconds).begin(term, others);
 }
 
 fn note(core: &Core, heard: &Heard) {
@@ -179,7 +212,8 @@ pub(super) fn limit(confirmed: Confirmed, known: i64) -> i64 {
     }
 }
 
-fn is_settled(core: &Core, asked: &[FeedQuestion]) -> bool {
+/// Whether each lane can be moved, or is at its end, by somebody's word or because nobody's counts.
+fn progresses(core: &Core, asked: &[FeedQuestion]) -> bool {
     let (agreed, seconds, now) = (core.agreed(), lock(&core.seconds), Instant::now());
     asked.iter().all(|of| {
         let Some(feed) = agreed.feeds.get(&of.feed) else {
@@ -192,8 +226,7 @@ fn is_settled(core: &Core, asked: &[FeedQuestion]) -> bool {
                 return seconds.confirms_end(of.feed, lane.lane, lane.cut, now);
             }
             match seconds.confirmed(of.feed, lane.lane, lane.known, own) {
-                Confirmed::UpTo(cut) => cut >= lane.cut,
-                Confirmed::Alone => true,
+                Confirmed::UpTo(_) | Confirmed::Alone => true,
                 Confirmed::Nothing | Confirmed::Differs { .. } => false,
             }
         })

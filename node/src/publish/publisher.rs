@@ -11,6 +11,7 @@ use unisono_engine::row::{Row, Seq, StreamId};
 use unisono_replication::View;
 use unisono_replication::command::{Command, FrontierMoves};
 
+use super::confirm::{RowsConfirm, Unconfirmed, moved};
 use super::course::{Course, Step};
 use super::sink::{Bounds, Frontier, PublishError, PublishRow, Sink};
 use super::streams_of;
@@ -25,6 +26,8 @@ const STEP: Duration = Duration::from_millis(100);
 const WARM: Duration = Duration::from_secs(2);
 /// After a sink was out of reach, and after a fault that an operator must mend.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long is waited for the proposer to begin a term.
+const EARLY: Duration = Duration::from_millis(5);
 const RETRY_FAULT: Duration = Duration::from_secs(5);
 
 /// Publishes to the sink called `name` for as long as the node runs; `connect` is tried until it succeeds.
@@ -42,6 +45,7 @@ pub fn run<S: Sink>(
         view: core.replica.view(),
         warmed: Instant::now(),
         frontier: Frontier::default(),
+        confirm: RowsConfirm::open(core, runtime),
         said: None,
     };
     while !core.is_stopping() {
@@ -67,6 +71,7 @@ struct Publisher<'a> {
     warmed: Instant,
     /// Of the acquired sink.
     frontier: Frontier,
+    confirm: RowsConfirm,
     /// The trouble that was told last, so that it is told once.
     said: Option<String>,
 }
@@ -79,7 +84,7 @@ impl Publisher<'_> {
             let term = self.core.authority().map(|authority| authority.term);
             let (term, outcome) = match course.next(term) {
                 Step::Acquire(term) => (term, self.acquire(sink).map(|()| course.acquired(term))),
-                Step::Publish(term) => (term, self.publish(sink)),
+                Step::Publish(term) => (term, self.publish(sink, term)),
                 step => {
                     self.step_aside(sink, step);
                     course.done();
@@ -140,9 +145,9 @@ impl Publisher<'_> {
     }
 
     /// Publishes what there is; waits if there is nothing.
-    fn publish(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+    fn publish(&mut self, sink: &mut impl Sink, term: u64) -> Result<(), PublishError> {
         let Some(bounds) = sink.bounds() else {
-            return self.publish_frontier(sink);
+            return self.publish_frontier(sink, term);
         };
         let batch = self.batch(bounds)?;
         if batch.is_empty() {
@@ -164,6 +169,9 @@ impl Publisher<'_> {
                 value: &row.json,
             });
         }
+        if !self.confirm(&after, term)? {
+            return Ok(());
+        }
         sink.publish(&rows, &after)?;
         let published = &self.core.counters.published_rows;
         published.fetch_add(batch.len() as u64, Ordering::Relaxed);
@@ -173,7 +181,7 @@ impl Publisher<'_> {
     }
 
     /// To a sink that takes no rows: they are where they are served already.
-    fn publish_frontier(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+    fn publish_frontier(&mut self, sink: &mut impl Sink, term: u64) -> Result<(), PublishError> {
         let streams = streams_of(&self.core.agreed(), &self.core.config, self.name);
         let mut after = self.frontier.clone();
         for stream in streams {
@@ -186,9 +194,39 @@ impl Publisher<'_> {
             self.wait(LOOK);
             return Ok(());
         }
+        if !self.confirm(&after, term)? {
+            return Ok(());
+        }
         sink.publish(&[], &after)?;
         self.frontier = after;
         Ok(())
+    }
+
+    /// Whether what is about to be published was computed by another replica too; `false`: look again.
+    fn confirm(&mut self, after: &Frontier, term: u64) -> Result<bool, PublishError> {
+        let moved = moved(&self.frontier.0, &after.0);
+        let outvoted = match self.confirm.confirm(self.core, term, &moved) {
+            Ok(()) => return Ok(true),
+            Err(Unconfirmed::Early) => {
+                self.rest(EARLY);
+                return Ok(false);
+            }
+            Err(Unconfirmed::Differs { outvoted }) => outvoted,
+        };
+        if outvoted && let Err(error) = self.runtime.block_on(self.core.replica.hand_over()) {
+            tracing::warn!(%error, "no hand-over");
+        }
+        let reason = if outvoted {
+            "the two other replicas have computed other rows than this one, which hands over: stop it, keep its data directory \
+             as evidence, and start it with an empty one"
+        } else {
+            "another replica has computed other rows than this one, and there is no third one to tell which are right: nothing \
+             is published before one of both was started with an empty data directory"
+        };
+        Err(PublishError::Unavailable {
+            sink: self.name.to_owned(),
+            reason: reason.to_owned(),
+        })
     }
 
     /// On its way to the agreed log, as a floor.

@@ -13,7 +13,7 @@ struct Table {
 impl Table {
     fn new() -> Self {
         let mut seconds = Seconds::default();
-        seconds.begin([2, 3]);
+        seconds.begin(1, [2, 3]);
         let now = Instant::now();
         Self { seconds, now }
     }
@@ -26,7 +26,7 @@ impl Table {
             cut: 100,
         }];
         let question = vec![FeedQuestion { feed: FEED, lanes }];
-        self.seconds.asked(&question, self.now);
+        self.seconds.asked(None, &question, self.now);
         question
     }
 
@@ -146,7 +146,7 @@ fn a_slow_network_is_given_four_round_trips() {
             cut: 100,
         }],
     }];
-    table.seconds.asked(&later, table.now);
+    table.seconds.asked(None, &later, table.now);
     table.pass(MS * 319);
     assert_eq!(table.seconds.eligible(FEED), vec![2]);
     table.pass(MS);
