@@ -59,7 +59,7 @@ pub(super) fn node_config(
     let checkpoint = checkpoint.map_or_else(String::new, |interval| {
         format!("checkpoint_interval = {}\n", quoted(interval))
     });
-    let streams = &setup.streams;
+    let streams = setup.streams.replace("{node}", &number.to_string());
     format!(
         r#"data_dir = {data_dir}
 
