@@ -400,3 +400,50 @@ async fn a_slow_disk_makes_larger_groups_and_nobody_waits_for_it() {
     voter.await.unwrap().unwrap();
     open.close();
 }
+
+#[test]
+fn the_bytes_of_a_file() {
+    use chunked_wal::WALRecord;
+    use codeq::{Decode, Encode};
+    use record::{Framed, Marks, Types};
+
+    let vote = Vote::new_committed(3, 7 << 48 | 1);
+    let marks = Marks {
+        node_id: 7 << 48 | 1,
+        vote: Some(vote),
+        last: Some(log_id(3, 300)),
+        purged: Some(log_id(2, 200)),
+        committed: Some(log_id(3, 299)),
+    };
+    let mut written = Vec::new();
+    let mut file = vec![WALRecord::<Types>::Checkpoint(marks)];
+    for record in [
+        Record::Entry(entry(3, 301)),
+        Record::Truncated(Some(log_id(3, 300))),
+        Record::Truncated(None),
+        Record::Purged(log_id(3, 250)),
+        Record::Vote(vote),
+        Record::Committed(log_id(3, 300)),
+    ] {
+        file.push(WALRecord::Action(Framed(encode(&record).unwrap())));
+    }
+    for record in &file {
+        record.encode(&mut written).unwrap();
+    }
+    let bytes = crate::golden::bytes("raft-log", &written);
+    let mut left = bytes.as_slice();
+    for record in &file {
+        let read = WALRecord::<Types>::decode(&mut left).unwrap();
+        let mut again = Vec::new();
+        read.encode(&mut again).unwrap();
+        let mut expected = Vec::new();
+        record.encode(&mut expected).unwrap();
+        assert_eq!(again, expected);
+        if let WALRecord::Action(framed) = read {
+            let record = framed.record().unwrap();
+            assert_eq!(encode(&record).unwrap(), framed.0);
+        }
+    }
+    assert!(left.is_empty());
+    assert_eq!(bytes, written);
+}
