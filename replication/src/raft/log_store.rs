@@ -3,11 +3,11 @@
 mod disk;
 mod index;
 mod record;
+mod state;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
@@ -21,87 +21,14 @@ use tokio::sync::{oneshot, watch};
 
 use super::types::{Entry, LogId, TypeConfig, Vote, encode};
 use crate::error::StartError;
-use index::Index;
 use record::{Record, next_index};
+use state::{Cached, State};
 use writer::{Answer, Core, Operation};
 
-/// Entries kept in memory beyond those that are still being written.
-const CACHE_BYTES: usize = 16 << 20;
 /// A file of the log is closed when it has reached this, and removed when all its entries are purged.
 const FILE_BYTES: usize = 4 << 20;
 /// What one replication message carries at most, but for a single larger entry.
 const MESSAGE_BYTES: usize = 4 << 20;
-
-struct Cached {
-    entry: Entry,
-    bytes: usize,
-    /// The append that brought it; it may leave memory once that is written.
-    sequence: u64,
-}
-
-#[derive(Default)]
-struct State {
-    /// The newest entries without a hole; the last one is `last`.
-    cache: VecDeque<Cached>,
-    cache_bytes: usize,
-    last: Option<LogId>,
-    purged: Option<LogId>,
-    committed: Option<LogId>,
-    vote: Option<Vote>,
-    sequence: u64,
-    written: u64,
-    /// Of what is handed over to the files: all that is written, and what is being written.
-    index: Index,
-    /// What comes while a group is being written: the next group.
-    waiting: Vec<Operation>,
-    /// Who waits for the group that is being written.
-    in_flight: Vec<Answer>,
-    /// Whether a group is being handed over or written.
-    busy: bool,
-    failed: bool,
-    closed: bool,
-    /// The writing thread has its name.
-    named: bool,
-}
-
-impl State {
-    fn next_index(&self) -> u64 {
-        next_index(self.last)
-    }
-
-    fn cache_start(&self) -> u64 {
-        self.cache
-            .front()
-            .map_or(self.next_index(), |cached| cached.entry.log_id.index)
-    }
-
-    fn evict(&mut self) {
-        while self.cache_bytes > CACHE_BYTES {
-            let Some(front) = self.cache.front() else {
-                return;
-            };
-            if front.sequence > self.written {
-                return;
-            }
-            self.cache_bytes -= front.bytes;
-            self.cache.pop_front();
-        }
-    }
-
-    /// Forgets what is after `last`, but never what is purged.
-    fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<Operation> {
-        let last = last.max(self.purged);
-        let end = next_index(last);
-        while let Some(back) = self
-            .cache
-            .pop_back_if(|back| back.entry.log_id.index >= end)
-        {
-            self.cache_bytes -= back.bytes;
-        }
-        self.last = last;
-        Operation::of(&Record::Truncated(last), Answer::Nobody)
-    }
-}
 
 struct Shared {
     folder: PathBuf,
@@ -274,7 +201,7 @@ impl LogStore {
                     return Ok(Vec::new());
                 }
                 if start >= cache_start {
-                    return Ok(from_cache(&state, start..end, max_bytes));
+                    return Ok(state.cached(start..end, max_bytes));
                 }
                 if state.closed {
                     return Err(closed());
@@ -322,21 +249,6 @@ impl LogStore {
             .await
             .map_err(io::Error::other)?
     }
-}
-
-fn from_cache(state: &State, range: Range<u64>, max_bytes: usize) -> Vec<Entry> {
-    let skip = (range.start - state.cache_start()) as usize;
-    let count = (range.end - range.start) as usize;
-    let mut size = 0usize;
-    let mut entries = Vec::new();
-    for cached in state.cache.iter().skip(skip).take(count) {
-        size = size.saturating_add(cached.bytes);
-        if !entries.is_empty() && size > max_bytes {
-            break;
-        }
-        entries.push(cached.entry.clone());
-    }
-    entries
 }
 
 fn closed() -> io::Error {

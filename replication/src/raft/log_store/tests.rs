@@ -366,6 +366,23 @@ async fn what_left_the_memory_is_read_while_others_append_and_purge() {
     open.close();
 }
 
+fn syncs(log: &LogStore) -> u64 {
+    let core = log.shared().core.lock().unwrap();
+    core.as_ref().unwrap().wal.flush_metrics().sync_batch_count
+}
+
+/// Whoever wrote it may have been killed before the sync.
+#[tokio::test]
+async fn what_a_start_finds_is_synced_before_raft_sees_it() {
+    let disk = Disk::new();
+    let mut open = disk.open();
+    open.append(1, 0..3).await;
+    open.close();
+    let open = disk.open();
+    assert_eq!(syncs(&open.log), 1);
+    open.close();
+}
+
 #[tokio::test]
 async fn a_slow_disk_makes_larger_groups_and_nobody_waits_for_it() {
     let disk = Disk::new();
@@ -388,15 +405,11 @@ async fn a_slow_disk_makes_larger_groups_and_nobody_waits_for_it() {
         "a vote is answered when it is durable"
     );
     assert_eq!(shared.lock().written, 0);
-    let syncs = |shared: &Shared| {
-        let core = shared.core.lock().unwrap();
-        core.as_ref().unwrap().wal.flush_metrics().sync_batch_count
-    };
-    let before = syncs(&shared);
+    let before = syncs(&open.log);
     shared.write(Some(thread::current().id()));
     drop(shared.wait());
     assert_eq!(shared.lock().written, 500);
-    assert_eq!(syncs(&shared), before + 1);
+    assert_eq!(syncs(&open.log), before + 1);
     voter.await.unwrap().unwrap();
     open.close();
 }

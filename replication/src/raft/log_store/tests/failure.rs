@@ -29,6 +29,21 @@ async fn a_file_that_cannot_be_begun_is_fatal_and_nothing_is_acknowledged_any_mo
     assert_eq!(ended.close(), ());
 }
 
+#[tokio::test]
+async fn a_file_that_cannot_be_removed_is_fatal_with_the_next_write() {
+    let disk = Disk::new();
+    let mut open = disk.open();
+    open.fill(1, 3, large).await;
+    fs::remove_file(disk.files().keys().next().unwrap()).unwrap();
+    open.log.purge(log_id(1, 20)).await.unwrap();
+    drop(open.log.shared().wait());
+    for index in 27..30 {
+        open.append(1, index..index + 1).await;
+        drop(open.log.shared().wait());
+    }
+    fails(&mut open, "No such file").await;
+}
+
 /// What follows the first failure.
 async fn fails(open: &mut Open, why: &str) {
     let fatal = open.fatal.borrow().clone().unwrap();
