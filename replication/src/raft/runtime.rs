@@ -1,4 +1,4 @@
-//! Raft's own threads: one for messages, heartbeats and elections, and the log's writer.
+//! Raft's own thread: messages, heartbeats and elections. The log has another one that writes.
 //!
 //! One thread is enough, for nothing there takes long: what does (a checkpoint, the disk) is handed to others. And it
 //! wakes nobody to have a message passed on.
@@ -58,7 +58,6 @@ pub(crate) struct Inner {
     /// Ends Raft's thread when it is dropped.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Inner {
@@ -72,14 +71,8 @@ impl Inner {
         }
         let settings = settings(&config)?;
         let (fatal, failed) = watch::channel(None);
-        let (log, writer) = LogStore::open(&config.dir, config.number, fatal.clone())?;
-        let checkpoint = match stored_checkpoint(&config, snapshots.as_ref(), &log) {
-            Ok(checkpoint) => checkpoint,
-            Err(error) => {
-                log.close();
-                return Err(error);
-            }
-        };
+        let log = LogStore::open(&config.dir, config.number, fatal.clone())?;
+        let checkpoint = stored_checkpoint(snapshots.as_ref(), &log)?;
         let incoming = prepare(&config.dir).map_err(|cause| StartError::Io {
             path: config.dir.clone(),
             cause,
@@ -119,18 +112,19 @@ impl Inner {
             network,
             stop: Mutex::default(),
             thread: Mutex::default(),
-            writer: Mutex::new(Some(writer)),
         };
         runtime.block_on(async {
             inner.spawn_tasks(config.heartbeat, config.listener, views, fatal)
         })?;
         let (stop, stopped) = oneshot::channel();
+        let log = inner.log.clone();
         let thread = std::thread::Builder::new()
             .name("raft".into())
             .spawn(move || {
                 // The sender is dropped, never used.
                 let _ = runtime.block_on(stopped);
                 runtime.shutdown_background();
+                log.end();
             });
         put(&inner.stop, stop);
         put(&inner.thread, thread.map_err(StartError::Runtime)?);
@@ -262,11 +256,8 @@ impl Inner {
         self.mark.close();
         self.log.close();
         drop(take(&self.stop));
-        // The port and the database can be opened again only when these have ended.
-        for thread in [take(&self.thread), take(&self.writer)]
-            .into_iter()
-            .flatten()
-        {
+        // The port and the log can be opened again only when it has ended.
+        if let Some(thread) = take(&self.thread) {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
@@ -299,7 +290,6 @@ fn runtime() -> Result<Runtime, StartError> {
 
 /// Where the node's last checkpoint stands; refused if the log has been purged beyond it.
 fn stored_checkpoint(
-    config: &ReplicaConfig,
     snapshots: &dyn Snapshots,
     log: &LogStore,
 ) -> Result<Option<SnapshotMeta>, StartError> {
@@ -312,7 +302,7 @@ fn stored_checkpoint(
     match log.purged().filter(|&purged| purged > stands_at) {
         None => Ok(checkpoint),
         Some(purged) => Err(StartError::Hole {
-            path: config.dir.join("raft.redb"),
+            path: log.folder().to_path_buf(),
             checkpoint: stands_at,
             purged,
         }),
