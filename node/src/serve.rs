@@ -18,8 +18,7 @@ use crate::definition::BUILTIN_SINK;
 use crate::driver::Driver;
 use crate::ingest::Workers;
 use crate::publish::sink::builtin::BuiltinSink;
-use crate::publish::sink::kafka::{self, KafkaSink};
-use crate::publish::{self, report_frontiers};
+use crate::publish::{self, Publishers, report_frontiers};
 use crate::results::{Limits, ResultsLog};
 use crate::service::NodeService;
 use crate::snapshots::NodeSnapshots;
@@ -118,6 +117,7 @@ struct Node {
     core: Arc<Core>,
     fatal: mpsc::Receiver<String>,
     threads: Vec<JoinHandle<()>>,
+    publishers: Arc<Publishers>,
 }
 
 impl Node {
@@ -143,7 +143,10 @@ impl Node {
         let (core, fatal) = Core::new(config, replica, results, workers);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
-        threads.extend(spawn_publishers(&core, runtime.handle())?);
+        threads.push(spawn_builtin(&core, runtime.handle())?);
+        let publishers = Arc::new(Publishers::default());
+        let sinks = publish::tend_sinks(Arc::clone(&core), Arc::clone(&publishers));
+        spawn_task(Role::Sinks, runtime.handle(), sinks);
         spawn_tasks(&core, listeners.http, runtime.handle())?;
         let (node, http) = (core.config.node.id, &core.config.node.http);
         tracing::info!(node, http, "serving");
@@ -151,11 +154,12 @@ impl Node {
             core,
             fatal,
             threads,
+            publishers,
         })
     }
 
     /// A clean stop: hand the lead over, keep what is known, end. Says whether all threads have ended.
-    fn stop(self, runtime: &Runtime) -> bool {
+    fn stop(mut self, runtime: &Runtime) -> bool {
         runtime.block_on(async {
             if let Err(error) = self.core.replica.hand_over().await {
                 tracing::debug!(%error, "no hand-over");
@@ -168,6 +172,7 @@ impl Node {
             }
             self.core.replica.shutdown().await;
         });
+        self.threads.extend(self.publishers.take());
         join_within(self.threads, STOP_WITHIN)
     }
 }
@@ -201,32 +206,19 @@ fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
     }
 }
 
-/// A thread for each sink, the built-in one among them.
-fn spawn_publishers(core: &Arc<Core>, runtime: &Handle) -> io::Result<Vec<JoinHandle<()>>> {
-    let (own, handle) = (Arc::clone(core), runtime.clone());
-    let mut threads = vec![spawn(Role::Sink, Some(BUILTIN_SINK), move || {
-        let connect = || Ok(BuiltinSink::new(Arc::clone(&own), handle.clone()));
-        publish::run(&own, BUILTIN_SINK, &handle, connect);
-    })?];
-    for sink in core.config.sinks.clone() {
-        let (own, handle) = (Arc::clone(core), runtime.clone());
-        let name = sink.name.clone();
-        threads.push(spawn(Role::Sink, Some(&name), move || {
-            let connect = || KafkaSink::connect(&kafka::settings(&sink));
-            publish::run(&own, &sink.name, &handle, || {
-                connect().map_err(|error| error.to_string())
-            });
-        })?);
-    }
-    Ok(threads)
+/// The thread of the built-in sink; others come as they are agreed.
+fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<JoinHandle<()>> {
+    let (core, handle) = (Arc::clone(core), runtime.clone());
+    spawn(Role::Sink, Some(BUILTIN_SINK), move || {
+        let connect = || Ok(BuiltinSink::new(Arc::clone(&core), handle.clone()));
+        publish::run(&core, BUILTIN_SINK, &handle, connect, || true);
+    })
 }
 
 fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
     let own = || Arc::clone(core);
     spawn_task(Role::Proposer, runtime, crate::proposer::run(own()));
-    if !core.config.sinks.is_empty() {
-        spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
-    }
+    spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
     spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
     spawn_task(Role::Status, runtime, crate::status::tell(own()));

@@ -1,20 +1,26 @@
 //! The node's side of Raft's snapshots: a checkpoint is the snapshot, and a peer is sent it with the rows that it lacks.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::sync::Mutex;
 use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use unisono_engine::row::StreamId;
 use unisono_replication::{IncomingSnapshot, Snapshots, StoredSnapshot};
 
+use crate::agreement;
 use crate::checkpoint::{
     CheckpointReader, CheckpointStore, Head, Header, PartId, UnfinishedCheckpoint, encode_heads,
     send,
 };
+use crate::config::NodeConfig;
 use crate::driver::{PendingCheckpoint, Request};
 use crate::results::ResultsLog;
 use crate::threads::lock;
 
+/// The first byte of an operator's command that a peer passes on, which tells it from questions.
+pub const COMMAND_TAG: u8 = b'C';
 /// How long a feed may take to reach a checkpoint's index: one that waits for its records longer has no checkpoint now.
 const FEED_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -23,16 +29,60 @@ pub struct NodeSnapshots {
     store: CheckpointStore,
     results: ResultsLog,
     driver: Mutex<Sender<Request>>,
+    config: NodeConfig,
+    /// Streams that the last checkpoint did not know any more; the next one removes their rows.
+    gone: Mutex<BTreeSet<StreamId>>,
+    /// For commands that a peer passes on; there once the node is composed.
+    commands: OnceLock<PassedOn>,
 }
+
+/// Carries out what a peer passes on from an operator.
+pub type PassedOn = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
 
 impl NodeSnapshots {
     #[must_use]
     /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`.
-    pub fn new(store: CheckpointStore, results: ResultsLog, driver: Sender<Request>) -> Self {
+    pub fn new(
+        store: CheckpointStore,
+        results: ResultsLog,
+        driver: Sender<Request>,
+        config: NodeConfig,
+    ) -> Self {
         Self {
             store,
             results,
             driver: Mutex::new(driver),
+            config,
+            gone: Mutex::default(),
+            commands: OnceLock::new(),
+        }
+    }
+
+    /// From now on peers may pass on commands.
+    pub fn take_commands(&self, commands: PassedOn) {
+        // It is called once.
+        let _ = self.commands.set(commands);
+    }
+
+    /// Rows of pipelines that are no more go when two checkpoints in a row did not know them: the one before the last may
+    /// be used again, and its replay compares rows with those that are here.
+    fn remove_gone(&self, checkpoint: &Header) {
+        let is_gone = |stream: &StreamId| {
+            let incarnation = stream.incarnation.0;
+            incarnation <= checkpoint.index
+                && !checkpoint.machine.pipelines().contains_key(&incarnation)
+        };
+        let streams = self.results.streams().into_iter();
+        let now: BTreeSet<StreamId> = streams.filter(is_gone).collect();
+        let before = std::mem::replace(&mut *lock(&self.gone), now.clone());
+        for &stream in before.intersection(&now) {
+            match self.results.remove(stream) {
+                Ok(()) => tracing::info!(
+                    incarnation = stream.incarnation.0,
+                    "rows of a removed pipeline are removed"
+                ),
+                Err(error) => tracing::warn!(%error, "rows of a removed pipeline stay"),
+            }
         }
     }
 
@@ -102,6 +152,7 @@ impl Snapshots for NodeSnapshots {
         // Rows first, then the checkpoint that names them.
         self.results.sync().map_err(io::Error::other)?;
         let stored = self.store.finish(checkpoint)?;
+        self.remove_gone(stored.header());
         Ok(Some(stored.header().raft.clone()))
     }
 
@@ -118,6 +169,14 @@ impl Snapshots for NodeSnapshots {
     }
 
     fn answer(&self, question: &[u8]) -> io::Result<Vec<u8>> {
+        if agreement::is_question(question) {
+            return agreement::answer(&self.config, question);
+        }
+        if let Some(command) = question.strip_prefix(&[COMMAND_TAG]) {
+            let commands = self.commands.get();
+            let commands = commands.ok_or_else(|| io::Error::other("the node is starting"))?;
+            return commands(command);
+        }
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
     }
 }

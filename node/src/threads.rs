@@ -138,6 +138,10 @@ roles! {
         "makes ticks and creates feeds and pipelines while this node leads";
         blocks on "the read-back of its proposal";
         panic: "the next leader builds on the last accepted tick".
+    Sinks Task "sinks":
+        "starts a thread for each agreed sink";
+        blocks on "news of the agreed state";
+        panic: "a restart starts them".
     Frontiers Task "frontiers":
         "copies the sinks' frontiers into the agreed log while this node leads";
         blocks on "the read-back of its proposal";

@@ -19,8 +19,9 @@ pub mod tick;
 mod view;
 
 pub use cursor::{CursorEvent, LogCursor, Position};
-pub use error::{CheckpointError, HandOverError, LogError, ProposeError, StartError};
+pub use error::{CheckpointError, HandOverError, LogError, ProposeError, RemoveError, StartError};
 pub use gossip::PeerStatus;
 pub use handle::{Replica, ReplicaConfig};
+pub use identity::new_cluster_id;
 pub use snapshots::{IncomingSnapshot, ReceivedFile, Snapshots, StoredSnapshot, WriteSnapshot};
 pub use view::{Role, View};

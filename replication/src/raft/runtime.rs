@@ -3,6 +3,7 @@
 //! One thread is enough, for nothing there takes long: what does (a checkpoint, the disk) is handed to others. And it
 //! wakes nobody to have a message passed on.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -20,7 +21,7 @@ use tokio::time::MissedTickBehavior;
 use super::applier::{Mark, StateMachine};
 use super::entry::Tracker;
 use super::log_store::LogStore;
-use super::members::Members;
+use super::members::{self, Members};
 use super::network::{Network, ask, client};
 use super::server::{Peers, accept};
 use super::transfer::prepare;
@@ -28,7 +29,7 @@ use super::types::{
     Payload, Raft, SnapshotMeta, TypeConfig, decode_raft_state, index_of, position,
 };
 use crate::cursor::{LogCursor, Position};
-use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
+use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
 use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
 use crate::identity::number_of;
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     pub(crate) view: watch::Receiver<View>,
     pub(crate) fatal: watch::Receiver<Option<String>>,
     network: Network,
+    /// Held through a change of members.
+    changing: Arc<tokio::sync::Mutex<()>>,
     /// Ends Raft's thread when it is dropped.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -118,12 +121,19 @@ impl Inner {
             view,
             fatal: failed,
             network,
+            changing: Arc::default(),
             stop: Mutex::default(),
             thread: Mutex::default(),
             writer: Mutex::new(Some(writer)),
         };
         runtime.block_on(async {
-            inner.spawn_tasks(config.heartbeat, config.listener, views, fatal)
+            inner.spawn_tasks(
+                config.heartbeat,
+                config.forget_learners,
+                config.listener,
+                views,
+                fatal,
+            )
         })?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
@@ -142,6 +152,7 @@ impl Inner {
     fn spawn_tasks(
         &self,
         heartbeat: Duration,
+        forget_learners: Duration,
         listener: TcpListener,
         views: watch::Sender<View>,
         fatal: watch::Sender<Option<String>>,
@@ -164,6 +175,9 @@ impl Inner {
             node_id: self.log.node_id(),
             peers: Arc::clone(&self.network.peers),
             gossip: Arc::clone(&self.gossip),
+            forget_learners,
+            changing: Arc::clone(&self.changing),
+            heard: BTreeMap::new(),
         };
         tokio::spawn(members.run());
         self.raft.runtime_config().heartbeat(false);
@@ -214,6 +228,10 @@ impl Inner {
         ask(&self.network, number, question).await
     }
 
+    pub(crate) async fn remove_member(&self, number: u16) -> Result<(), RemoveError> {
+        members::remove(&self.raft, &self.changing, number).await
+    }
+
     pub(crate) async fn hand_over(&self) -> Result<(), HandOverError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {
@@ -239,6 +257,11 @@ impl Inner {
             Ok(Err(_)) => Err(HandOverError::Shutdown),
             Err(_) => Err(HandOverError::TimedOut { to: number_of(to) }),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn raft(&self) -> &Raft {
+        &self.raft
     }
 
     pub(crate) async fn shutdown(&self) {
@@ -395,6 +418,7 @@ fn view(now: &RaftMetrics<TypeConfig>, mark: &Mark, number: u16) -> View {
         committed: index_of(now.local_committed.as_ref()),
         voters: membership.voter_ids().map(number_of).collect(),
         learners: membership.learner_ids().map(number_of).collect(),
+        joint: membership.get_joint_config().len() > 1,
         snapshot: mark.checkpoint_index(),
     }
 }

@@ -198,6 +198,7 @@ impl Cluster {
             heartbeat: Duration::from_millis(50),
             election_timeout: (Duration::from_millis(250), Duration::from_millis(500)),
             keep_log_entries: 10,
+            forget_learners: Duration::from_secs(60),
         };
         let engine = Arc::clone(&self.engines[&number]);
         // It waits for its own runtime, which a test's runtime does not allow on its threads.
