@@ -15,8 +15,10 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::config::{NodeConfig, SinkConfig, SourceConfig};
 use crate::definition::PipelineDefinition;
 
-pub use drift::{DifferingKey, Drift, DriftState, of_node as drift_of};
-pub use question::{Question, answer, is_question, read_answer};
+#[cfg(test)]
+pub use drift::{DifferingKey, DriftState};
+pub use drift::{Drift, of_node as drift_of};
+pub use question::{Question, TAG, answer, read_answer};
 pub use votes::Votes;
 
 /// What a definition is of.

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
-use unisono_replication::{Replica, ReplicaConfig};
+use unisono_replication::{Replica, ReplicaConfig, Snapshots};
 
+use crate::admin;
 use crate::checkpoint::CheckpointStore;
 use crate::config::NodeConfig;
 use crate::core::Core;
@@ -26,6 +27,8 @@ use crate::threads::{self, Role, spawn, spawn_task};
 
 /// Bytes after which a segment of the results log ends.
 const SEGMENT_BYTES: u64 = 16 << 20;
+/// A node that joins and is not heard of for so long is no learner any more.
+const FORGET_LEARNERS: Duration = Duration::from_secs(60);
 /// How long the clean end of a replica may take before the process ends anyway.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -138,9 +141,12 @@ impl Node {
         let checkpoint = store.load().map_err(|error| data(&error))?;
         let (requests, receiver) = channel();
         let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests);
-        let replica = Replica::start(raft_config(&config, listeners.raft), Arc::new(snapshots))?;
+        let snapshots = Arc::new(snapshots);
+        let raft = raft_config(&config, listeners.raft);
+        let replica = Replica::start(raft, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
+        snapshots.take_others(admin::for_peers(&core, runtime.handle()));
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
         threads.push(spawn_builtin(&core, runtime.handle())?);
@@ -203,6 +209,7 @@ fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
         heartbeat: config.cluster.heartbeat,
         election_timeout: config.cluster.election_timeout,
         keep_log_entries: config.cluster.keep_log_entries,
+        forget_learners: FORGET_LEARNERS,
     }
 }
 

@@ -9,18 +9,18 @@ use std::time::Duration;
 use unisono_engine::row::StreamId;
 use unisono_replication::{IncomingSnapshot, Snapshots, StoredSnapshot};
 
+use crate::admin;
 use crate::agreement;
 use crate::checkpoint::{
     CheckpointReader, CheckpointStore, Head, Header, PartId, UnfinishedCheckpoint, encode_heads,
     send,
 };
-use crate::config::NodeConfig;
 use crate::driver::{PendingCheckpoint, Request};
 use crate::results::ResultsLog;
 use crate::threads::lock;
 
-/// The first byte of an operator's command that a peer passes on, which tells it from questions.
-pub const COMMAND_TAG: u8 = b'C';
+/// The first bytes of questions that are not about rows.
+pub const OTHERS: [u8; 2] = [agreement::TAG, admin::TAG];
 /// How long a feed may take to reach a checkpoint's index: one that waits for its records longer has no checkpoint now.
 const FEED_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -29,39 +29,32 @@ pub struct NodeSnapshots {
     store: CheckpointStore,
     results: ResultsLog,
     driver: Mutex<Sender<Request>>,
-    config: NodeConfig,
     /// Streams that the last checkpoint did not know any more; the next one removes their rows.
     gone: Mutex<BTreeSet<StreamId>>,
-    /// For commands that a peer passes on; there once the node is composed.
-    commands: OnceLock<PassedOn>,
+    /// For questions about the configuration and commands that peers pass on; there once the node is composed.
+    others: OnceLock<Answerer>,
 }
 
-/// Carries out what a peer passes on from an operator.
-pub type PassedOn = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
+/// Answers what is not about rows.
+pub type Answerer = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
 
 impl NodeSnapshots {
     #[must_use]
     /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`.
-    pub fn new(
-        store: CheckpointStore,
-        results: ResultsLog,
-        driver: Sender<Request>,
-        config: NodeConfig,
-    ) -> Self {
+    pub fn new(store: CheckpointStore, results: ResultsLog, driver: Sender<Request>) -> Self {
         Self {
             store,
             results,
             driver: Mutex::new(driver),
-            config,
             gone: Mutex::default(),
-            commands: OnceLock::new(),
+            others: OnceLock::new(),
         }
     }
 
-    /// From now on peers may pass on commands.
-    pub fn take_commands(&self, commands: PassedOn) {
+    /// From now on questions that begin with one of [`OTHERS`] are answered by this.
+    pub fn take_others(&self, answerer: Answerer) {
         // It is called once.
-        let _ = self.commands.set(commands);
+        let _ = self.others.set(answerer);
     }
 
     /// Rows of pipelines that are no more go when two checkpoints in a row did not know them: the one before the last may
@@ -169,13 +162,9 @@ impl Snapshots for NodeSnapshots {
     }
 
     fn answer(&self, question: &[u8]) -> io::Result<Vec<u8>> {
-        if agreement::is_question(question) {
-            return agreement::answer(&self.config, question);
-        }
-        if let Some(command) = question.strip_prefix(&[COMMAND_TAG]) {
-            let commands = self.commands.get();
-            let commands = commands.ok_or_else(|| io::Error::other("the node is starting"))?;
-            return commands(command);
+        if question.first().is_some_and(|tag| OTHERS.contains(tag)) {
+            let answerer = self.others.get();
+            return answerer.ok_or_else(|| io::Error::other("the node is starting"))?(question);
         }
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
     }

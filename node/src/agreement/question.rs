@@ -12,7 +12,7 @@ use crate::config::{NodeConfig, SourceConfig};
 use crate::source::{self, SourceError};
 
 /// The first byte of a question, which tells it from others.
-const TAG: u8 = b'A';
+pub const TAG: u8 = b'A';
 /// The version of questions and answers; the second byte of each.
 const VERSION: u8 = 1;
 
@@ -62,12 +62,6 @@ impl Question {
             }
         }
     }
-}
-
-/// Whether a peer's question is one of these.
-#[must_use]
-pub fn is_question(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&TAG)
 }
 
 /// Answers a peer's question; a refusal is an answer too.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use unisono_replication::command::SinkEntry;
 
 use super::endpoint::{KafkaSink, SinkConfig, SinkKind, SourceConfig, SourceKind};
+use super::properties::Properties;
 
 /// The version that this program writes.
 const VERSION: u32 = 1;
@@ -100,26 +101,40 @@ impl SinkConfig {
     /// # Errors
     /// The text is of another version, or damaged.
     pub fn routed(&self, agreed: &SinkEntry) -> Result<Self, String> {
-        let unusable = |reason: &dyn std::fmt::Display| {
+        let sink = Self::of_canonical(&agreed.definition).map_err(|reason| {
             format!(
                 "the agreed definition of sink {} cannot be used: {reason}",
                 self.name
             )
-        };
-        let routing: Routing =
-            serde_json::from_str(&agreed.definition).map_err(|error| unusable(&error))?;
-        if routing.version != VERSION || routing.kind != "kafka" {
-            return Err(unusable(
-                &"another version of Unisono made it; upgrade this node",
-            ));
-        }
-        let SinkKind::Kafka(own) = &self.kind;
+        })?;
+        let (SinkKind::Kafka(routing), SinkKind::Kafka(own)) = (sink.kind, &self.kind);
         let kafka = KafkaSink {
+            brokers: own.brokers.clone(),
+            properties: own.properties.clone(),
+            ..routing
+        };
+        Ok(Self {
+            name: sink.name,
+            kind: SinkKind::Kafka(kafka),
+        })
+    }
+
+    /// The sink of a canonical text, which does not say how it is reached.
+    ///
+    /// # Errors
+    /// The text is of another version, or damaged.
+    pub fn of_canonical(text: &str) -> Result<Self, String> {
+        let routing: Routing = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if routing.version != VERSION || routing.kind != "kafka" {
+            return Err("another version of Unisono made it; use the same one".to_owned());
+        }
+        let kafka = KafkaSink {
+            brokers: String::new(),
             topic: routing.topic,
             frontier_topic: routing.frontier_topic,
             transactional_id: routing.transactional_id,
             dead_letters: routing.dead_letters,
-            ..own.clone()
+            properties: Properties::default(),
         };
         Ok(Self {
             name: routing.name,

@@ -126,7 +126,11 @@ impl Publisher<'_> {
             Step::AskQuorum(term) => self.ask_quorum(term, goes_on),
             Step::Rest => self.rest(RETRY, goes_on),
             Step::RestLong => self.rest(RETRY_FAULT, goes_on),
-            Step::Wait | Step::Acquire(_) | Step::Publish(_) => self.wait(LOOK),
+            Step::Wait | Step::Acquire(_) | Step::Publish(_) => {
+                // Whoever leads now says how the sink is.
+                self.set_trouble(None);
+                self.wait(LOOK);
+            }
         }
     }
 
