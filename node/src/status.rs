@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,8 @@ use crate::core::Core;
 
 /// How often a node tells its status.
 const EVERY: Duration = Duration::from_millis(200);
+/// A drift that lasts so long is told in the log.
+const LASTING: Duration = Duration::from_secs(2);
 /// What a peer told is believed for so long.
 pub const FRESH: Duration = Duration::from_secs(2);
 /// The version of the format.
@@ -81,13 +83,10 @@ fn own_files(core: &Core) -> Files {
 
 /// Tells the status for as long as the node runs.
 pub async fn tell(core: Arc<Core>) {
-    let mut told = Vec::new();
+    let mut drifts = ToldDrifts::default();
     loop {
         let files = own_files(&core);
-        if files.drifts != told {
-            tell_drifts(&told, &files.drifts);
-            told.clone_from(&files.drifts);
-        }
+        drifts.tell(&files.drifts);
         let status = NodeStatus {
             version: VERSION,
             applied: core.agreed().index,
@@ -100,23 +99,36 @@ pub async fn tell(core: Arc<Core>) {
     }
 }
 
-/// One line for each drift that came or went.
-fn tell_drifts(before: &[Drift], now: &[Drift]) {
-    for drift in now.iter().filter(|drift| !before.contains(drift)) {
-        let drift = drift.to_string();
-        tracing::warn!(
-            drift,
-            "this node's file is not what is agreed; correct it, or have it agreed with unisono apply"
-        );
-    }
-    for drift in before.iter().filter(|drift| !now.contains(drift)) {
-        let (kind, name) = (drift.kind.name(), &drift.name);
-        if !now
-            .iter()
-            .any(|still| (still.kind, &still.name) == (drift.kind, name))
-        {
-            tracing::info!(kind, name, "this node's file is what is agreed");
+/// The drifts of this node's file that there are, since when, and whether the log has a line of it.
+#[derive(Default)]
+struct ToldDrifts(BTreeMap<Drift, (Instant, bool)>);
+
+impl ToldDrifts {
+    /// One line for each drift that lasts, and one when it is over: what was agreed a moment later is no drift.
+    fn tell(&mut self, now: &[Drift]) {
+        for drift in now {
+            let (since, told) = self
+                .0
+                .entry(drift.clone())
+                .or_insert_with(|| (Instant::now(), false));
+            if !*told && since.elapsed() >= LASTING {
+                *told = true;
+                let drift = drift.to_string();
+                tracing::warn!(
+                    drift,
+                    "this node's file is not what is agreed; correct it, or have it agreed with unisono apply"
+                );
+            }
         }
+        let is_there = |kind, name: &str| now.iter().any(|it| it.kind == kind && it.name == name);
+        self.0.retain(|drift, (_, told)| {
+            let stays = now.contains(drift);
+            if !stays && *told && !is_there(drift.kind, &drift.name) {
+                let (kind, name) = (drift.kind.name(), &drift.name);
+                tracing::info!(kind, name, "this node's file is what is agreed");
+            }
+            stays
+        });
     }
 }
 
