@@ -72,7 +72,7 @@ fn examples() -> Vec<(&'static str, Command)> {
         from_base: 298,
         into_base: 299,
     };
-    let mut examples = vec![
+    let examples = [
         ("command-create-feed", Command::CreateFeed(create_feed)),
         (
             "command-create-pipeline",
@@ -89,8 +89,7 @@ fn examples() -> Vec<(&'static str, Command)> {
         ("command-frontier", Command::Frontier(frontier)),
         ("command-join-feeds", Command::JoinFeeds(join_feeds)),
     ];
-    examples.extend(of_the_config());
-    examples
+    examples.into_iter().chain(of_the_config()).collect()
 }
 
 /// Those about the agreed configuration.

@@ -84,11 +84,7 @@ impl Inner {
                 return Err(error);
             }
         };
-        let incoming = prepare(&config.dir).map_err(|cause| StartError::Io {
-            path: config.dir.clone(),
-            cause,
-        })?;
-        let incoming: Arc<Path> = incoming.into();
+        let incoming = incoming(&config.dir)?;
         let mark = Arc::new(Mark::new(checkpoint));
         let machine = StateMachine {
             mark: Arc::clone(&mark),
@@ -127,13 +123,8 @@ impl Inner {
             writer: Mutex::new(Some(writer)),
         };
         runtime.block_on(async {
-            inner.spawn_tasks(
-                config.heartbeat,
-                config.forget_learners,
-                config.listener,
-                views,
-                fatal,
-            )
+            let pace = (config.heartbeat, config.forget_learners);
+            inner.spawn_tasks(pace, config.listener, views, fatal)
         })?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
@@ -151,8 +142,7 @@ impl Inner {
     /// Starts what runs beside openraft, on the runtime that this is called on.
     fn spawn_tasks(
         &self,
-        heartbeat: Duration,
-        forget_learners: Duration,
+        (heartbeat, forget_learners): (Duration, Duration),
         listener: TcpListener,
         views: watch::Sender<View>,
         fatal: watch::Sender<Option<String>>,
@@ -278,6 +268,13 @@ impl Inner {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
+}
+
+/// Where peers' checkpoints are received.
+fn incoming(dir: &Path) -> Result<Arc<Path>, StartError> {
+    let path = dir.to_owned();
+    let prepared = prepare(dir).map_err(|cause| StartError::Io { path, cause })?;
+    Ok(prepared.into())
 }
 
 fn put<T>(slot: &Mutex<Option<T>>, value: T) {
