@@ -213,6 +213,26 @@ fn a_pipeline_added_by_a_rolling_restart_is_created_by_a_leader_whose_file_lacks
 }
 
 #[test]
+fn a_leader_whose_file_lacks_the_source_too_asks_a_peer_for_its_lanes() {
+    let before = pipeline("p", 1, "");
+    let more = "[[source]]\nname = \"more\"\nfiles = { dir = \"in\", pattern = \"0*\" }\n";
+    let of_more = pipeline("q", 2, "").replace("events", "more");
+    let after = format!("{more}{before}{of_more}");
+    let mut replicas = Replicas::start(NODES, &before);
+    replicas.events(0..10);
+    replicas.published("p", 9);
+    let leader = replicas.leader();
+    for node in (1..=NODES).filter(|&node| node != leader) {
+        replicas.restart(node, &after);
+    }
+    replicas.all("it is created", |cluster| {
+        drifts(cluster, leader, "q", "absent") && drifts(cluster, leader, "more", "absent")
+    });
+    replicas.restart(leader, &after);
+    replicas.published("q", 4);
+}
+
+#[test]
 fn a_file_that_differs_is_shown_on_every_replica_with_its_keys_and_changes_nothing() {
     let mut replicas = Replicas::start(NODES, &pipeline("p", 1, ""));
     replicas.events(0..5);

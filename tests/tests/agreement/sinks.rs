@@ -1,5 +1,10 @@
 //! Sinks and their routing are agreed; a sink is one cluster's.
 
+use std::collections::BTreeMap;
+
+use unisono::publish::sink::kafka::{KafkaSink, KafkaSinkConfig};
+use unisono::publish::sink::{Frontier, Sink};
+use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_tests::kafka::TestBroker;
 
 use super::*;
@@ -157,4 +162,46 @@ fn a_new_cluster_at_an_old_sink_says_whose_it_is_and_drops_no_row_into_it() {
     let config = replicas.config(1);
     succeeds(replicas.node(1), &["apply", path(&config)]);
     wait_records(&mut replicas, broker, "wiped-own-rows", 29);
+}
+
+#[test]
+fn a_sink_that_has_more_than_was_ever_computed_is_left_alone_for_good() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    let p = pipeline("p", 1, "sink = \"out\"");
+    let files = format!("{}{p}", sink(broker, "out", "ahead", ""));
+    let mut replicas = Replicas::start(1, &files);
+    replicas.events(0..15);
+    wait_records(&mut replicas, broker, "ahead-rows", 14);
+    // As after data directories were put back from an older copy: the sink is this cluster's, and further.
+    let id = cluster(replicas.node(1)).unwrap()["cluster"].clone();
+    let incarnation = info(replicas.node(1), "p").unwrap()["incarnation"].as_u64();
+    let rows = StreamId {
+        incarnation: Incarnation(incarnation.unwrap()),
+        kind: StreamKind::Rows,
+    };
+    let config = KafkaSinkConfig {
+        brokers: broker.address(),
+        topic: "ahead-rows".into(),
+        dead_letter_topic: None,
+        frontier_topic: "ahead-frontier".into(),
+        transactional_id: "ahead".into(),
+        cluster: u128::from_str_radix(id.as_str().unwrap(), 16).unwrap(),
+        properties: BTreeMap::new(),
+    };
+    let mut other = KafkaSink::connect(&config).unwrap();
+    other.acquire().unwrap();
+    let frontier = Frontier(BTreeMap::from([(rows, 20)]));
+    other.publish(&[], &frontier).unwrap();
+    drop(other);
+    replicas.events(15..17);
+    let told = "was published up to row 20, but this cluster has computed rows up to";
+    replicas.node(1).wait_ready(503, told).unwrap();
+    // That as many are computed later makes the rows there no better.
+    replicas.events(17..40);
+    let computed = |served: &Served| (info(served, "p").ok()?["next_seq"] == 39).then_some(());
+    replicas.node(1).wait("39 rows computed", computed).unwrap();
+    replicas.node(1).wait_ready(503, told).unwrap();
+    assert_eq!(broker.read_committed("ahead-rows").unwrap().len(), 14);
 }
