@@ -15,7 +15,6 @@ use super::config;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::status::NodeStatus;
-use crate::threads::lock;
 
 pub(super) fn info(core: &Core) -> ClusterInfo {
     let view = core.replica.view().borrow().clone();
@@ -33,7 +32,7 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
         members: config::members(&view),
         sinks: config::sinks(core, &agreed),
         drifts,
-        waiting: lock(&core.waiting).clone(),
+        waiting: config::waiting(core, &view),
         removed: agreed.machine.removed().iter().cloned().collect(),
         node: u64::from(core.config.node.id),
         role: own_role(&view),

@@ -1,5 +1,7 @@
 //! The agreed configuration and the files, as this node sees them.
 
+use std::collections::BTreeMap;
+
 use unisono_api::dto::{DriftInfo, MembersInfo, SinkInfo};
 use unisono_replication::View;
 
@@ -30,6 +32,14 @@ pub(super) fn sinks(core: &Core, agreed: &Agreed) -> Vec<SinkInfo> {
         }
     });
     info.collect()
+}
+
+/// Only the leader tries, so only it knows.
+pub(super) fn waiting(core: &Core, view: &View) -> BTreeMap<String, String> {
+    match view.is_leader() {
+        true => lock(&core.waiting).clone(),
+        false => BTreeMap::new(),
+    }
 }
 
 /// Of all nodes that were heard lately.
@@ -68,9 +78,9 @@ pub(super) fn missing(core: &Core, view: &View) -> Vec<String> {
         .collect();
     names.sort();
     names.dedup();
-    let waiting = lock(&core.waiting).clone();
+    let waiting = waiting(core, view);
     let why = |name: &String| match (waiting.get(name), view.leader) {
-        (Some(reason), _) if view.is_leader() => format!(": {reason}"),
+        (Some(reason), _) => format!(": {reason}"),
         (_, Some(leader)) if !view.is_leader() => {
             format!(": node {leader}, which leads, says why")
         }

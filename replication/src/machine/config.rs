@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, Machine, Void};
 use crate::command::{
-    ApplyPipeline, BeginCluster, CreatePipeline, ForgetRemoved, Origin, PausePipeline,
+    ApplyPipeline, BeginCluster, CreatePipeline, FeedId, ForgetRemoved, Origin, PausePipeline,
     RemovePipeline, SetSink, SinkEntry, Stream, StreamKey,
 };
 
@@ -138,7 +138,7 @@ impl Machine {
             .retain(|key, _| key.incarnation != incarnation);
         self.begins.retain(|key, _| key.incarnation != incarnation);
         let feed = ended.feed;
-        if self.pipelines.values().all(|other| other.feed != feed) {
+        if !self.has_pipelines(feed) {
             self.feeds.remove(&feed);
         }
         Ok(Effect::PipelineRemoved { incarnation, feed })
@@ -165,6 +165,14 @@ impl Machine {
             && wanted.is_none_or(|wanted| {
                 wanted.definition == command.definition && wanted.sink == command.sink
             })
+    }
+
+    /// Whether a feed computes anything: one whose leader died before its first pipeline came does not, and waits for one.
+    #[must_use]
+    pub fn has_pipelines(&self, feed: FeedId) -> bool {
+        self.pipelines
+            .values()
+            .any(|pipeline| pipeline.feed == feed)
     }
 
     fn knows_sink(&self, name: &str) -> bool {
