@@ -7,13 +7,19 @@ use bytes::Bytes;
 use reqwest::{Response, StatusCode, Url, header};
 use serde::de::DeserializeOwned;
 
-use crate::dto::{ClusterInfo, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness};
+use crate::dto::{
+    Apply, ClusterInfo, Done, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness,
+};
 use crate::routes::rows::{NDJSON, NEXT_CURSOR, PUBLISHED};
+use crate::service::Order;
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a request may take in all.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long a command may take: it is answered when it is agreed.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Why a request gave no answer that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -176,6 +182,43 @@ impl Client {
     /// Any [`ClientError`].
     pub async fn cluster(&self) -> Result<ClusterInfo, ClientError> {
         self.json(&["v1", "cluster"]).await
+    }
+
+    /// Gives a command; the answer comes when it is committed and applied.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub async fn order(&self, order: &Order) -> Result<Done, ClientError> {
+        let pipeline =
+            |name: &str, action| self.address(&["v1", "admin", "pipelines", name, action]);
+        let (url, body) = match order {
+            Order::Apply(apply) => (self.address(&["v1", "admin", "apply"])?, Some(apply)),
+            Order::RemovePipeline(name) => (pipeline(name, "remove")?, None),
+            Order::PausePipeline(name) => (pipeline(name, "pause")?, None),
+            Order::ResumePipeline(name) => (pipeline(name, "resume")?, None),
+            Order::RemoveMember(number) => {
+                let number = number.to_string();
+                (
+                    self.address(&["v1", "admin", "members", &number, "remove"])?,
+                    None,
+                )
+            }
+        };
+        let body = match body {
+            Some::<&Apply>(apply) => serde_json::to_vec(apply).unwrap_or_default(),
+            None => b"{}".to_vec(),
+        };
+        let request = self
+            .http
+            .post(url.clone())
+            .timeout(ORDER_TIMEOUT)
+            .body(body);
+        let sent = request
+            .header(header::CONTENT_TYPE, "application/json")
+            .send();
+        let response = sent.await.map_err(|error| unreachable_node(&url, &error))?;
+        let response = accepted(response).await?;
+        parse(&url, &self::body(&url, response).await?)
     }
 
     /// Whether the node serves, and if not, why.

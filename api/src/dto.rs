@@ -24,6 +24,8 @@ pub struct PipelineInfo {
     pub sources: Vec<String>,
     /// The name of its sink.
     pub sink: String,
+    /// Its rows are computed, and held back from publishing, by an operator's command.
+    pub paused: bool,
     /// Its windows.
     pub window: WindowInfo,
     /// The fields that a query can filter by, in the order of the definition.
@@ -56,12 +58,16 @@ pub struct WindowInfo {
 /// The answer of `/v1/cluster`: the cluster as this node sees it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClusterInfo {
+    /// The cluster's random id, 32 hex digits; `null` before its first entry.
+    pub cluster: Option<String>,
     /// The node that answers.
     pub node: u64,
     /// The part that this node plays.
     pub role: Role,
-    /// All members.
+    /// All nodes: the members, and those that this node's file names.
     pub nodes: Vec<NodeInfo>,
+    /// The agreed members.
+    pub members: MembersInfo,
     /// The Raft term.
     pub term: u64,
     /// The node that leads; `null` while none is known.
@@ -78,6 +84,96 @@ pub struct ClusterInfo {
     pub feeds: Vec<FeedInfo>,
     /// This node's last checkpoint; `null` before the first.
     pub checkpoint: Option<CheckpointInfo>,
+    /// The agreed sinks but for the built-in one, by name.
+    pub sinks: Vec<SinkInfo>,
+    /// Where nodes' files are not what is agreed.
+    pub drifts: Vec<DriftInfo>,
+    /// Pipelines that are to be and are not yet, and why, as far as this node knows.
+    pub waiting: BTreeMap<String, String>,
+    /// Names of removed pipelines that some file may still have: they are not created again.
+    pub removed: Vec<String>,
+}
+
+/// Who is agreed to be a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MembersInfo {
+    /// Nodes whose votes count.
+    pub voters: Vec<u64>,
+    /// Nodes that catch up.
+    pub learners: Vec<u64>,
+    /// A change of voters is half done: old and new ones must both agree until it is completed.
+    pub joint: bool,
+}
+
+/// An agreed sink as this node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkInfo {
+    /// Its name.
+    pub name: String,
+    /// Its agreed routing, as JSON.
+    pub definition: String,
+    /// Why nothing can be published from this node; `null` if it can.
+    pub trouble: Option<String>,
+    /// What is to be known though publishing goes on.
+    pub notice: Option<String>,
+}
+
+/// A definition of a node's file that is not what is agreed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftInfo {
+    /// The node whose file it is.
+    pub node: u64,
+    /// `source`, `sink` or `pipeline`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// `differs`, `absent`, `removed`, `not_agreed` or `renamed`.
+    pub state: String,
+    /// The keys that differ, with dots between levels.
+    pub keys: Vec<String>,
+    /// All of that for people.
+    pub message: String,
+}
+
+/// What `/v1/admin/apply` is given: definitions as their canonical texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// Sinks.
+    #[serde(default)]
+    pub sinks: Vec<AppliedSink>,
+    /// Pipelines.
+    #[serde(default)]
+    pub pipelines: Vec<AppliedPipeline>,
+}
+
+/// A sink as it is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppliedSink {
+    /// Its name.
+    pub name: String,
+    /// Its canonical text.
+    pub definition: String,
+}
+
+/// A pipeline as it is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AppliedPipeline {
+    /// Its name.
+    pub name: String,
+    /// The name of its sink.
+    pub sink: String,
+    /// Its canonical text.
+    pub definition: String,
+}
+
+/// The answer to an operator's command, when it is committed and applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// What was done, a line for each thing.
+    pub done: Vec<String>,
 }
 
 /// One member of the cluster.

@@ -55,7 +55,7 @@ impl ApiError {
     pub(crate) fn unknown_route(path: &str) -> Self {
         let hint = "the routes are /v1/pipelines, /v1/pipelines/{name}/windows, \
                     /v1/pipelines/{name}/open, /v1/pipelines/{name}/dead-letters, /v1/cluster, \
-                    /healthz, /readyz and /metrics";
+                    /healthz, /readyz and /metrics; /v1/admin/... for commands";
         let message = format!("there is nothing at {path}");
         Self::new(
             StatusCode::NOT_FOUND,
@@ -65,11 +65,15 @@ impl ApiError {
         )
     }
 
-    /// 405: all routes are read with GET.
+    /// 405: all routes are read with GET, but for commands.
     pub(crate) fn method_not_allowed(method: &str, path: &str) -> Self {
         let message = format!("{path} does not take {method}");
         let status = StatusCode::METHOD_NOT_ALLOWED;
-        Self::new(status, "method_not_allowed", message, "use GET".to_owned())
+        let hint = match path.starts_with("/v1/admin/") {
+            true => "use POST",
+            false => "use GET",
+        };
+        Self::new(status, "method_not_allowed", message, hint.to_owned())
     }
 
     /// 503: more queries at once than the node takes.
@@ -111,6 +115,10 @@ impl From<ServiceError> for ApiError {
                     message,
                     hint,
                 )
+            }
+            ServiceError::Conflict(_) => {
+                let hint = "look at unisono status, correct the command, and try again".to_owned();
+                Self::new(StatusCode::CONFLICT, "conflict", message, hint)
             }
             ServiceError::Internal(_) => Self::internal(message),
         }

@@ -18,4 +18,4 @@ mod tests;
 pub use prometheus::{Metric, MetricKind};
 pub use query::{DEFAULT_LIMIT, MAX_LIMIT};
 pub use router::{router, serve};
-pub use service::{OpenPage, Service, ServiceError, WindowsPage, WindowsQuery};
+pub use service::{OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};

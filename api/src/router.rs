@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::sync::Semaphore;
 
 use crate::error::ApiError;
@@ -68,6 +68,15 @@ pub fn router(service: Arc<dyn Service>) -> Router {
         )
         .route("/v1/pipelines/{name}/open", get(routes::rows::open))
         .route("/v1/cluster", get(routes::cluster::show))
+        .route("/v1/admin/apply", post(routes::admin::apply))
+        .route(
+            "/v1/admin/pipelines/{name}/{action}",
+            post(routes::admin::pipeline),
+        )
+        .route(
+            "/v1/admin/members/{number}/remove",
+            post(routes::admin::remove_member),
+        )
         .route("/healthz", get(routes::health::alive))
         .route("/readyz", get(routes::health::ready))
         .route("/metrics", get(routes::health::metrics))

@@ -1,8 +1,9 @@
 //! What the routes ask of the node.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
-use crate::dto::{ClusterInfo, PipelineInfo, Readiness};
+use crate::dto::{Apply, ClusterInfo, Done, PipelineInfo, Readiness};
 use crate::prometheus::Metric;
 
 /// Which rows are wanted.
@@ -44,6 +45,21 @@ pub struct OpenPage {
     pub truncated: bool,
 }
 
+/// What an operator wants; a node that does not lead passes it on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Sinks and pipelines to be so.
+    Apply(Apply),
+    /// A pipeline to be no more.
+    RemovePipeline(String),
+    /// A pipeline's rows to be held back.
+    PausePipeline(String),
+    /// A paused pipeline's rows to be published again.
+    ResumePipeline(String),
+    /// A node to be no member any more.
+    RemoveMember(u16),
+}
+
 /// Why the node cannot answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ServiceError {
@@ -61,6 +77,9 @@ pub enum ServiceError {
     /// The node cannot answer now, another may, or this one later: 503.
     #[error("{0}")]
     Unavailable(String),
+    /// The command does not fit what is agreed: 409. Nothing was changed, or what the text says.
+    #[error("{0}")]
+    Conflict(String),
     /// A fault of the node, which its log tells in full: 500.
     #[error("{0}")]
     Internal(String),
@@ -103,6 +122,16 @@ pub trait Service: Send + Sync + 'static {
 
     /// The cluster as this node sees it.
     fn cluster(&self) -> ClusterInfo;
+
+    /// Has the cluster agree on what an operator wants; returns when that is committed and applied.
+    ///
+    /// # Errors
+    /// Any [`ServiceError`].
+    fn order(&self, _order: &Order) -> Result<Done, ServiceError> {
+        Err(ServiceError::Unavailable(
+            "this node takes no commands".to_owned(),
+        ))
+    }
 
     /// Whether this node serves.
     fn readiness(&self) -> Readiness;

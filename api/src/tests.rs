@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 //! Every route through real HTTP on a port of this machine.
 
+mod admin;
 mod client;
 mod node;
 mod routes;

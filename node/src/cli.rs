@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod apply;
 pub mod check;
 #[cfg(feature = "demo")]
 pub mod demo;
@@ -37,6 +38,9 @@ enum Command {
     Status(status::StatusArgs),
     /// Show published rows of a pipeline
     Query(query::QueryArgs),
+    Apply(apply::ApplyArgs),
+    Pipelines(apply::PipelinesArgs),
+    Members(apply::MembersArgs),
     /// Compute the rows of files, without a cluster
     Eval(eval::EvalArgs),
     #[cfg(feature = "demo")]
@@ -72,6 +76,9 @@ fn dispatch(command: &Command) -> Result<(), CliError> {
         Command::Check(args) => check::check(args),
         Command::Status(args) => status::status(args),
         Command::Query(args) => query::query(args),
+        Command::Apply(args) => apply::apply(args),
+        Command::Pipelines(args) => apply::pipelines(args),
+        Command::Members(args) => apply::members(args),
         Command::Eval(args) => eval::eval(args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::demo(args),

@@ -12,6 +12,7 @@ use unisono_replication::command::{FeedId, StreamKey};
 use unisono_replication::machine::Machine;
 use unisono_replication::{Position, Replica};
 
+use crate::agreement::{self, FileDefinition};
 use crate::config::NodeConfig;
 use crate::definition::PipelineDefinition;
 use crate::feed::{Feed, Hooks};
@@ -25,6 +26,8 @@ use crate::threads::{self, lock};
 pub struct Core {
     /// This node's, checked.
     pub config: NodeConfig,
+    /// What it has in its files, as peers are told.
+    pub definitions: Vec<FileDefinition>,
     /// Its Raft.
     pub replica: Replica,
     /// Its rows.
@@ -41,8 +44,10 @@ pub struct Core {
     pub reported: Reported,
     /// Records have arrived in a lane where the proposer had seen none, or a feed has started.
     pub arrivals: Arc<Notify>,
-    /// Why a pipeline of the config cannot be created at the moment; only the leader tries, so only it knows.
-    pub waiting: Mutex<Option<String>>,
+    /// Why pipelines cannot be created at the moment, by name; only the leader tries, so only it knows.
+    pub waiting: Mutex<BTreeMap<String, String>>,
+    /// How the sinks are seen from here.
+    pub sinks: SinkBoard,
     stopping: AtomicBool,
     agreed: RwLock<Agreed>,
     /// The last entry of the log that this node has read.
@@ -77,7 +82,8 @@ impl Agreed {
             .retain(|incarnation, _| pipelines.contains_key(incarnation));
         for (&incarnation, pipeline) in pipelines {
             if !self.definitions.contains_key(&incarnation)
-                && let Ok(read) = PipelineDefinition::from_canonical(&pipeline.definition)
+                && let Ok(read) =
+                    PipelineDefinition::from_canonical(&pipeline.definition, &pipeline.sink)
             {
                 self.definitions.insert(incarnation, Arc::new(read));
             }
@@ -118,19 +124,55 @@ pub struct Counters {
 
 /// How far this node has published to sinks other than the built-in one: on its way to the agreed log.
 #[derive(Debug, Default)]
-pub struct Reported(Mutex<BTreeMap<StreamKey, u64>>);
+pub struct Reported(Mutex<BTreeMap<String, BTreeMap<StreamKey, u64>>>);
 
 impl Reported {
     /// Notes what a sink has taken.
-    pub fn note(&self, stream: StreamId, next: u64) {
-        let mut known = lock(&self.0);
+    pub fn note(&self, sink: &str, stream: StreamId, next: u64) {
+        let mut sinks = lock(&self.0);
+        let known = sinks.entry(sink.to_owned()).or_default();
         let known = known.entry(key_of(stream)).or_default();
         *known = next.max(*known);
     }
 
-    /// All that was noted.
+    /// All that was noted, by sink.
     #[must_use]
-    pub fn all(&self) -> BTreeMap<StreamKey, u64> {
+    pub fn all(&self) -> BTreeMap<String, BTreeMap<StreamKey, u64>> {
+        lock(&self.0).clone()
+    }
+}
+
+/// How a sink is seen from one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SinkView {
+    /// Why nothing can be published from here.
+    pub trouble: Option<String>,
+    /// What people should know though publishing goes on.
+    pub notice: Option<String>,
+}
+
+/// What this node's publishers say of their sinks.
+#[derive(Debug, Default)]
+pub struct SinkBoard(Mutex<BTreeMap<String, SinkView>>);
+
+impl SinkBoard {
+    /// Changes what is said of a sink; tells whether that is new.
+    pub fn set(&self, sink: &str, change: impl FnOnce(&mut SinkView)) -> bool {
+        let mut sinks = lock(&self.0);
+        let known = sinks.entry(sink.to_owned()).or_default();
+        let before = known.clone();
+        change(known);
+        *known != before
+    }
+
+    /// The cluster has no such sink any more.
+    pub fn forget(&self, sink: &str) {
+        lock(&self.0).remove(sink);
+    }
+
+    /// All that is said, by sink.
+    #[must_use]
+    pub fn all(&self) -> BTreeMap<String, SinkView> {
         lock(&self.0).clone()
     }
 }
@@ -155,6 +197,7 @@ impl Core {
         let (fatal, receiver) = mpsc::channel(8);
         let core = Self {
             read_ahead: ReadAhead::new(config.cluster.read_ahead),
+            definitions: agreement::definitions(&config),
             config,
             replica,
             results,
@@ -164,6 +207,7 @@ impl Core {
             reported: Reported::default(),
             arrivals: Arc::default(),
             waiting: Mutex::default(),
+            sinks: SinkBoard::default(),
             stopping: AtomicBool::new(false),
             agreed: RwLock::default(),
             applied: watch::Sender::new(Position::default()),

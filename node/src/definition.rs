@@ -10,8 +10,8 @@ pub use fields::{FieldPath, FieldPathError, FieldSet, remap};
 pub use sql::{parse_condition, parse_value};
 pub use wire::CanonicalError;
 
-/// The name of the sink that needs no config: the results that every replica keeps and serves.
-pub const BUILTIN_SINK: &str = "builtin";
+/// The sink that needs no config.
+pub use unisono_replication::machine::BUILTIN_SINK;
 
 /// A pipeline, checked.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct PipelineDefinition {
     pub fields: FieldSet,
     /// What the engine computes.
     pub spec: PipelineSpec,
-    /// All of the above as JSON: the same text for the same definition. It stands in the Raft log.
+    /// All of the above but the sink as JSON: the same text for the same definition. It stands in the Raft log.
     pub canonical: String,
 }
 
@@ -46,12 +46,12 @@ impl PipelineDefinition {
         definition
     }
 
-    /// Rebuilds a definition from its canonical text: the same `fields` and `spec` on every
-    /// replica.
+    /// Rebuilds the definition of a pipeline whose rows go to `sink` from its canonical text: the same `fields` and `spec`
+    /// on every replica.
     ///
     /// # Errors
     /// The text is of a newer version, or damaged.
-    pub fn from_canonical(text: &str) -> Result<Self, CanonicalError> {
-        wire::read(text)
+    pub fn from_canonical(text: &str, sink: &str) -> Result<Self, CanonicalError> {
+        wire::read(text, sink)
     }
 }

@@ -3,6 +3,7 @@
 
 mod install;
 mod joining;
+mod removing;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -204,6 +205,10 @@ impl Driver {
                 self.core.notify();
             }
             Effect::FeedsJoined { from, into } => self.join_feeds(from, into),
+            Effect::ConfigChanged => self.core.notify(),
+            Effect::PipelineRemoved { incarnation, feed } => {
+                self.remove_pipeline(incarnation, feed);
+            }
         }
     }
 

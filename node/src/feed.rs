@@ -4,6 +4,7 @@
 mod barrier;
 mod gate;
 mod joining;
+mod removing;
 mod rows;
 mod runner;
 mod setup;
@@ -28,6 +29,7 @@ use crate::results::ResultsLog;
 use crate::threads::{Role, lock, spawn};
 use gate::Gate;
 use joining::Join;
+use removing::Remove;
 use runner::Runner;
 pub use setup::{FeedPlan, PlannedLane, SetupError};
 
@@ -104,6 +106,8 @@ enum Message {
     Leave(SyncSender<FeedCheckpoint>),
     /// The pipelines of a feed that leaves go on here.
     Join(Box<Join>),
+    /// A pipeline ends.
+    Remove(Box<Remove>),
     /// Takes nothing in any more, for this reason.
     Stop(String),
 }

@@ -1,5 +1,7 @@
 //! The program `unisono`: it composes the engine, the Raft log, sources, sinks and the HTTP API into one replica.
 
+mod admin;
+mod agreement;
 mod backfill;
 pub mod checkpoint;
 pub mod cli;

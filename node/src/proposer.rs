@@ -134,7 +134,7 @@ impl Proposer {
                 self.propose(command).await;
                 Duration::ZERO
             }
-            Next::Wait(wait) => wait,
+            Next::Wait(wait) => wait.min(self.creation.wait()),
         }
     }
 

@@ -233,6 +233,32 @@ impl ResultsLog {
         self.stream_or_new(id).reset(next, digest)
     }
 
+    /// Removes a stream with all of its rows, whose pipeline is no more. Only when no checkpoint that may be used again
+    /// knows it: replayed ticks would find nothing to follow.
+    ///
+    /// # Errors
+    /// [`ResultsError::Io`].
+    pub fn remove(&self, id: StreamId) -> Result<(), ResultsError> {
+        let mut durable = lock(&self.inner.durable);
+        // First of all, or a crash in between would take its lack for damage.
+        if durable.marks.remove(id) {
+            durable.marks.save()?;
+        }
+        write(&self.inner.streams).remove(&id);
+        let dir = stream_dir(&self.inner.dir, id);
+        match std::fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(ResultsError::io("remove", &dir)(error));
+            }
+            _ => {}
+        }
+        // Fails while the pipeline's other stream is there.
+        if let Some(parent) = dir.parent() {
+            let _ = std::fs::remove_dir(parent);
+        }
+        Ok(())
+    }
+
     /// Puts all rows appended so far on disk. Call it before a checkpoint names them.
     ///
     /// # Errors

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
-use unisono_replication::{Replica, ReplicaConfig};
+use unisono_replication::{Replica, ReplicaConfig, Snapshots};
 
+use crate::admin;
 use crate::checkpoint::CheckpointStore;
 use crate::config::NodeConfig;
 use crate::core::Core;
@@ -18,8 +19,7 @@ use crate::definition::BUILTIN_SINK;
 use crate::driver::Driver;
 use crate::ingest::Workers;
 use crate::publish::sink::builtin::BuiltinSink;
-use crate::publish::sink::kafka::{self, KafkaSink};
-use crate::publish::{self, report_frontiers};
+use crate::publish::{self, Publishers, report_frontiers};
 use crate::results::{Limits, ResultsLog};
 use crate::service::NodeService;
 use crate::snapshots::NodeSnapshots;
@@ -27,6 +27,8 @@ use crate::threads::{self, Role, spawn, spawn_task};
 
 /// Bytes after which a segment of the results log ends.
 const SEGMENT_BYTES: u64 = 16 << 20;
+/// A node that joins and is not heard of for so long is no learner any more.
+const FORGET_LEARNERS: Duration = Duration::from_secs(60);
 /// How long the clean end of a replica may take before the process ends anyway.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -118,6 +120,7 @@ struct Node {
     core: Arc<Core>,
     fatal: mpsc::Receiver<String>,
     threads: Vec<JoinHandle<()>>,
+    publishers: Arc<Publishers>,
 }
 
 impl Node {
@@ -139,9 +142,12 @@ impl Node {
         let (requests, receiver) = channel();
         let (asks, asked) = channel();
         let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
-        let replica = Replica::start(raft_config(&config, listeners.raft), Arc::new(snapshots))?;
+        let snapshots = Arc::new(snapshots);
+        let raft = raft_config(&config, listeners.raft);
+        let replica = Replica::start(raft, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
+        snapshots.take_others(admin::for_peers(&core, runtime.handle()));
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
         let own = Arc::clone(&core);
@@ -151,7 +157,10 @@ impl Node {
         let own = Arc::clone(&core);
         let propose = move || crate::proposer::run(own);
         threads.push(spawn(Role::Proposer, None, propose)?);
-        threads.extend(spawn_publishers(&core, runtime.handle())?);
+        threads.push(spawn_builtin(&core, runtime.handle())?);
+        let publishers = Arc::new(Publishers::default());
+        let sinks = publish::tend_sinks(Arc::clone(&core), Arc::clone(&publishers));
+        spawn_task(Role::Sinks, runtime.handle(), sinks);
         spawn_tasks(&core, listeners.http, runtime.handle())?;
         let (node, http) = (core.config.node.id, &core.config.node.http);
         tracing::info!(node, http, "serving");
@@ -159,11 +168,12 @@ impl Node {
             core,
             fatal,
             threads,
+            publishers,
         })
     }
 
     /// A clean stop: hand the lead over, keep what is known, end. Says whether all threads have ended.
-    fn stop(self, runtime: &Runtime) -> bool {
+    fn stop(mut self, runtime: &Runtime) -> bool {
         runtime.block_on(async {
             if let Err(error) = self.core.replica.hand_over().await {
                 tracing::debug!(%error, "no hand-over");
@@ -176,6 +186,7 @@ impl Node {
             }
             self.core.replica.shutdown().await;
         });
+        self.threads.extend(self.publishers.take());
         join_within(self.threads, STOP_WITHIN)
     }
 }
@@ -206,34 +217,22 @@ fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
         heartbeat: config.cluster.heartbeat,
         election_timeout: config.cluster.election_timeout,
         keep_log_entries: config.cluster.keep_log_entries,
+        forget_learners: FORGET_LEARNERS,
     }
 }
 
-/// A thread for each sink, the built-in one among them.
-fn spawn_publishers(core: &Arc<Core>, runtime: &Handle) -> io::Result<Vec<JoinHandle<()>>> {
-    let (own, handle) = (Arc::clone(core), runtime.clone());
-    let mut threads = vec![spawn(Role::Sink, Some(BUILTIN_SINK), move || {
-        let connect = || Ok(BuiltinSink::new(Arc::clone(&own), handle.clone()));
-        publish::run(&own, BUILTIN_SINK, &handle, connect);
-    })?];
-    for sink in core.config.sinks.clone() {
-        let (own, handle) = (Arc::clone(core), runtime.clone());
-        let name = sink.name.clone();
-        threads.push(spawn(Role::Sink, Some(&name), move || {
-            let connect = || KafkaSink::connect(&kafka::settings(&sink));
-            publish::run(&own, &sink.name, &handle, || {
-                connect().map_err(|error| error.to_string())
-            });
-        })?);
-    }
-    Ok(threads)
+/// The thread of the built-in sink; others come as they are agreed.
+fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<JoinHandle<()>> {
+    let (core, handle) = (Arc::clone(core), runtime.clone());
+    spawn(Role::Sink, Some(BUILTIN_SINK), move || {
+        let connect = || Ok(BuiltinSink::new(Arc::clone(&core), handle.clone()));
+        publish::run(&core, BUILTIN_SINK, &handle, connect, || true);
+    })
 }
 
 fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
     let own = || Arc::clone(core);
-    if !core.config.sinks.is_empty() {
-        spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
-    }
+    spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
     spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
     spawn_task(Role::Status, runtime, crate::status::tell(own()));

@@ -1,19 +1,22 @@
 //! The node behind the HTTP interface.
 
 mod cluster;
+mod config;
 mod metrics;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use unisono_api::dto::{ClusterInfo, PipelineInfo, Readiness, WindowInfo};
-use unisono_api::{Metric, OpenPage, Service, ServiceError, WindowsPage, WindowsQuery};
+use tokio::runtime::Handle;
+use unisono_api::dto::{ClusterInfo, Done, PipelineInfo, Readiness, WindowInfo};
+use unisono_api::{Metric, OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, Seq, StreamId, StreamKind};
 use unisono_engine::spec::Timestamp;
 use unisono_engine::timestamp;
 use unisono_replication::machine::Pipeline;
 
+use crate::admin::{self, Refusal};
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::results::{ResultsError, ScanFilter};
@@ -94,6 +97,7 @@ impl NodeService {
             incarnation,
             sink: pipeline.sink.clone(),
             published: (frontier > 0).then_some(frontier),
+            paused: pipeline.paused,
             ..PipelineInfo::default()
         };
         if let Some(definition) = agreed.definitions.get(&incarnation) {
@@ -193,6 +197,20 @@ impl Service for NodeService {
 
     fn cluster(&self) -> ClusterInfo {
         cluster::info(&self.core)
+    }
+
+    fn order(&self, order: &Order) -> Result<Done, ServiceError> {
+        // The router calls on a thread of its runtime that may block.
+        let outcome = Handle::current().block_on(admin::order(&self.core, order));
+        outcome
+            .map(|outcome| Done { done: outcome.told })
+            .map_err(|refusal| match refusal {
+                Refusal::NoPipeline(name) => ServiceError::UnknownPipeline(name),
+                Refusal::Conflict(reason) => ServiceError::Conflict(reason),
+                Refusal::NotLeader | Refusal::Unknown(_) => {
+                    ServiceError::Unavailable(refusal.to_string())
+                }
+            })
     }
 
     fn readiness(&self) -> Readiness {

@@ -1,12 +1,16 @@
 //! The node's side of Raft's snapshots: a checkpoint is the snapshot, and a peer is sent it with the rows that it lacks.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::sync::Mutex;
 use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use unisono_engine::row::StreamId;
 use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
+use crate::admin;
+use crate::agreement;
 use crate::checkpoint::{
     CheckpointReader, CheckpointStore, Head, Header, PartId, UnfinishedCheckpoint, encode_heads,
     send,
@@ -16,6 +20,8 @@ use crate::lead::Asked;
 use crate::results::ResultsLog;
 use crate::threads::lock;
 
+/// The first bytes of questions that are not about rows.
+pub const OTHERS: [u8; 2] = [agreement::TAG, admin::TAG];
 /// How long a feed may take to reach a checkpoint's index: one that waits for its records longer has no checkpoint now.
 const FEED_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -25,7 +31,14 @@ pub struct NodeSnapshots {
     results: ResultsLog,
     driver: Mutex<Sender<Request>>,
     asked: Mutex<Sender<Asked>>,
+    /// Streams that the last checkpoint did not know any more; the next one removes their rows.
+    gone: Mutex<BTreeSet<StreamId>>,
+    /// For questions about the configuration and commands that peers pass on; there once the node is composed.
+    others: OnceLock<Answerer>,
 }
+
+/// Answers what is not about rows.
+pub type Answerer = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
 
 impl NodeSnapshots {
     #[must_use]
@@ -41,6 +54,36 @@ impl NodeSnapshots {
             results,
             driver: Mutex::new(driver),
             asked: Mutex::new(asked),
+            gone: Mutex::default(),
+            others: OnceLock::new(),
+        }
+    }
+
+    /// From now on questions that begin with one of [`OTHERS`] are answered by this.
+    pub fn take_others(&self, answerer: Answerer) {
+        // It is called once.
+        let _ = self.others.set(answerer);
+    }
+
+    /// Rows of pipelines that are no more go when two checkpoints in a row did not know them: the one before the last may
+    /// be used again, and its replay compares rows with those that are here.
+    fn remove_gone(&self, checkpoint: &Header) {
+        let is_gone = |stream: &StreamId| {
+            let incarnation = stream.incarnation.0;
+            incarnation <= checkpoint.index
+                && !checkpoint.machine.pipelines().contains_key(&incarnation)
+        };
+        let streams = self.results.streams().into_iter();
+        let now: BTreeSet<StreamId> = streams.filter(is_gone).collect();
+        let before = std::mem::replace(&mut *lock(&self.gone), now.clone());
+        for &stream in before.intersection(&now) {
+            match self.results.remove(stream) {
+                Ok(()) => tracing::info!(
+                    incarnation = stream.incarnation.0,
+                    "rows of a removed pipeline are removed"
+                ),
+                Err(error) => tracing::warn!(%error, "rows of a removed pipeline stay"),
+            }
         }
     }
 
@@ -53,7 +96,10 @@ impl NodeSnapshots {
 
     /// Writes the feeds' parts as they come. `None` if one has stopped or is far behind: there is no checkpoint of this index.
     fn gather(&self, pending: PendingCheckpoint) -> io::Result<Option<UnfinishedCheckpoint>> {
-        if pending.feeds.len() < pending.machine.feeds().len() {
+        let machine = &pending.machine;
+        let feeds = machine.feeds().keys();
+        let expected = feeds.filter(|&&feed| machine.has_pipelines(feed)).count();
+        if pending.feeds.len() < expected {
             tracing::warn!("no checkpoint: a feed of the cluster does not run on this node");
             return Ok(None);
         }
@@ -110,6 +156,7 @@ impl Snapshots for NodeSnapshots {
         // Rows first, then the checkpoint that names them.
         self.results.sync().map_err(io::Error::other)?;
         let stored = self.store.finish(checkpoint)?;
+        self.remove_gone(stored.header());
         Ok(Some(stored.header().raft.clone()))
     }
 
@@ -126,6 +173,10 @@ impl Snapshots for NodeSnapshots {
     }
 
     fn answer(&self, question: &[u8]) -> io::Result<Vec<u8>> {
+        if question.first().is_some_and(|tag| OTHERS.contains(tag)) {
+            let answerer = self.others.get();
+            return answerer.ok_or_else(|| io::Error::other("the node is starting"))?(question);
+        }
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
     }
 

@@ -142,6 +142,10 @@ roles! {
         "the node's runtime: the tasks below, and blocking calls such as HTTP queries";
         blocks on "its blocking threads on the results log, a source's list of lanes, the agreed state's lock";
         panic: "as for the task".
+    Sinks Task "sinks":
+        "starts a thread for each agreed sink";
+        blocks on "news of the agreed state";
+        panic: "a restart starts them".
     Frontiers Task "frontiers":
         "copies the sinks' frontiers into the agreed log while this node leads";
         blocks on "the read-back of its proposal";

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this program writes and reads.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A feed's name in the log: the index of the entry that created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,6 +27,18 @@ pub enum Command {
     Frontier(FrontierMoves),
     /// Two feeds become one.
     JoinFeeds(JoinFeeds),
+    /// The cluster gets its name: its first entry.
+    BeginCluster(BeginCluster),
+    /// How a sink's rows are routed.
+    SetSink(SetSink),
+    /// An operator wants a pipeline to be as this says, whatever files say.
+    ApplyPipeline(ApplyPipeline),
+    /// An operator wants a pipeline to be no more.
+    RemovePipeline(RemovePipeline),
+    /// An operator holds or lets go on the publishing of a pipeline.
+    PausePipeline(PausePipeline),
+    /// No replica's file names these removed pipelines any more: one that does again is new.
+    ForgetRemoved(ForgetRemoved),
 }
 
 /// A set of lanes read together.
@@ -179,6 +191,94 @@ pub struct FrontierMoves {
     pub term: u64,
     /// Each stream's next number to publish.
     pub next: Vec<(StreamKey, u64)>,
+    /// The sink that took the rows: what it says of streams that go elsewhere by now does not count.
+    pub sink: String,
+}
+
+/// The cluster's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BeginCluster {
+    /// The proposer's term.
+    pub term: u64,
+    /// Random: no other cluster has it, not even one with the same members and new disks.
+    pub id: u128,
+}
+
+/// A sink as the cluster agreed on it; how to reach it (brokers, passwords) stays with each replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkEntry {
+    /// What fences its publishers and where its frontier is, as canonical JSON. It never changes; a sink of another name
+    /// with the same one is this sink under a new name.
+    pub identity: String,
+    /// All of its routing, as canonical JSON.
+    pub definition: String,
+    /// It has a place for dead letters; else they are served by the built-in sink.
+    pub takes_dead_letters: bool,
+}
+
+/// A sink that is to be agreed, or to be routed otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetSink {
+    /// The proposer's term.
+    pub term: u64,
+    /// Its name in every replica's config.
+    pub name: String,
+    /// What it is from now on.
+    pub sink: SinkEntry,
+    /// Who wants it.
+    pub by: Origin,
+}
+
+/// Who wants an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// A majority of the replicas' files: counts only where nothing is agreed yet.
+    Files,
+    /// An operator's command: changes what is agreed.
+    Operator,
+}
+
+/// A pipeline as an operator wants it. One of that name that is defined otherwise ends with this entry; the new one is
+/// created by the leader as soon as its sources can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplyPipeline {
+    /// The proposer's term.
+    pub term: u64,
+    /// Its name.
+    pub name: String,
+    /// The name of its sink.
+    pub sink: String,
+    /// The checked definition, as canonical JSON.
+    pub definition: String,
+}
+
+/// A pipeline that ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovePipeline {
+    /// The proposer's term.
+    pub term: u64,
+    /// Its name.
+    pub name: String,
+}
+
+/// A pipeline whose publishing is held, or goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PausePipeline {
+    /// The proposer's term.
+    pub term: u64,
+    /// Its name.
+    pub name: String,
+    /// It is held.
+    pub paused: bool,
+}
+
+/// Names of removed pipelines that no file has any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgetRemoved {
+    /// The proposer's term.
+    pub term: u64,
+    /// The names.
+    pub names: Vec<String>,
 }
 
 /// An entry that this program cannot read. It must not go on: what it skips, others would take in.
@@ -237,6 +337,12 @@ impl Command {
             Self::Ticks(command) => command.term,
             Self::Frontier(command) => command.term,
             Self::JoinFeeds(command) => command.term,
+            Self::BeginCluster(command) => command.term,
+            Self::SetSink(command) => command.term,
+            Self::ApplyPipeline(command) => command.term,
+            Self::RemovePipeline(command) => command.term,
+            Self::PausePipeline(command) => command.term,
+            Self::ForgetRemoved(command) => command.term,
         }
     }
 }

@@ -163,3 +163,32 @@ pub enum HandOverError {
     #[error("the replica is shut down")]
     Shutdown,
 }
+
+/// Why a member was not removed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RemoveError {
+    /// This replica does not lead: ask the leader.
+    #[error("not the leader; the leader is {leader:?}")]
+    NotLeader {
+        /// Number of the leader, where known.
+        leader: Option<u16>,
+    },
+    /// Another change is under way: ask again.
+    #[error("another change of members is under way; try again in a moment")]
+    Changing,
+    /// There is no member of that number.
+    #[error("node {number} is no member")]
+    NoMember {
+        /// The number.
+        number: u16,
+    },
+    /// Nobody would be left to vote.
+    #[error("node {number} is the only voter")]
+    LastVoter {
+        /// The number.
+        number: u16,
+    },
+    /// It may or may not be removed: look at the members.
+    #[error("whether the member is removed is not known: {0}")]
+    Unknown(String),
+}

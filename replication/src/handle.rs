@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::cursor::{LogCursor, Position};
-use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
+use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
 use crate::gossip::PeerStatus;
 use crate::link::{Link, Topic};
 use crate::raft::runtime::Inner;
@@ -33,6 +33,8 @@ pub struct ReplicaConfig {
     pub election_timeout: (Duration, Duration),
     /// Entries that are kept below a checkpoint, so that a peer that was away for a while needs no checkpoint.
     pub keep_log_entries: u64,
+    /// A node that joins and is not heard of for so long is removed from the members again.
+    pub forget_learners: Duration,
 }
 
 /// A connection to the node of a peer, for small questions.
@@ -66,6 +68,11 @@ impl Replica {
         Inner::start(config, snapshots).map(|inner| Self {
             inner: Arc::new(inner),
         })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn raft(&self) -> &crate::raft::types::Raft {
+        self.inner.raft()
     }
 
     /// Appends an entry; returns its place once it is committed and cursors may read it.
@@ -132,6 +139,14 @@ impl Replica {
     /// Why not; this replica may still lead then.
     pub async fn hand_over(&self) -> Result<(), HandOverError> {
         self.inner.hand_over().await
+    }
+
+    /// If this replica leads: takes a node out of the members, for good unless the peers still name it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn remove_member(&self, number: u16) -> Result<(), RemoveError> {
+        self.inner.remove_member(number).await
     }
 
     /// Why the replica cannot go on, once that is so: the process must end.

@@ -9,6 +9,12 @@ pub(crate) fn new_node_id(number: u16) -> u64 {
     (u64::from(number) << 48) | (rand::random::<u64>() & RANDOM_BITS)
 }
 
+/// A name for a new cluster.
+#[must_use]
+pub fn new_cluster_id() -> u128 {
+    rand::random()
+}
+
 /// The number of a node id.
 pub(crate) fn number_of(id: u64) -> u16 {
     (id >> 48) as u16

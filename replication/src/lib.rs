@@ -20,9 +20,10 @@ pub mod tick;
 mod view;
 
 pub use cursor::{CursorEvent, LogCursor, Position};
-pub use error::{CheckpointError, HandOverError, LogError, ProposeError, StartError};
+pub use error::{CheckpointError, HandOverError, LogError, ProposeError, RemoveError, StartError};
 pub use gossip::PeerStatus;
 pub use handle::{Line, Replica, ReplicaConfig};
+pub use identity::new_cluster_id;
 pub use snapshots::{
     IncomingSnapshot, ReceivedFile, Reply, Snapshots, StoredSnapshot, WriteSnapshot,
 };

@@ -3,14 +3,17 @@
 //! It decides whether an entry counts. A tick counts only if it builds on the last accepted entry of its feed
 //! (compare-and-set), so two proposals that overlap can't both count, whatever a leader believed when it made them.
 
+mod config;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::command::{
     AddLanes, Command, CreateFeed, CreatePipeline, FeedId, FeedTick, FrontierMoves, JoinFeeds,
-    LaneEntry, SourceEntry, StreamKey, Ticks,
+    LaneEntry, SinkEntry, SourceEntry, StreamKey, Ticks,
 };
+pub use config::{BUILTIN_SINK, Wanted};
 
 /// The agreed state at one index of the log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -18,6 +21,15 @@ pub struct Machine {
     feeds: BTreeMap<FeedId, Feed>,
     pipelines: BTreeMap<u64, Pipeline>,
     frontier: BTreeMap<StreamKey, u64>,
+    /// The cluster's random name; `None` before its first entry.
+    cluster: Option<u128>,
+    sinks: BTreeMap<String, SinkEntry>,
+    /// Pipelines that an operator wants and that are not created yet, by name.
+    wanted: BTreeMap<String, Wanted>,
+    /// Names of pipelines that an operator removed and that files may still name.
+    removed: BTreeSet<String>,
+    /// From which number on a stream goes to the sink that it goes to now, where that is not 0.
+    begins: BTreeMap<StreamKey, u64>,
 }
 
 /// What is agreed of one feed.
@@ -59,6 +71,8 @@ pub struct Pipeline {
     pub sink: String,
     /// The checked definition, as canonical JSON.
     pub definition: String,
+    /// Its rows are computed and not published.
+    pub paused: bool,
 }
 
 /// What an entry did.
@@ -90,6 +104,15 @@ pub enum Effect {
         from: FeedId,
         /// The feed that its pipelines belong to now.
         into: FeedId,
+    },
+    /// The agreed configuration changed, and nothing that computes.
+    ConfigChanged,
+    /// A pipeline ends here.
+    PipelineRemoved {
+        /// The one that ends.
+        incarnation: u64,
+        /// The feed that it belonged to.
+        feed: FeedId,
     },
 }
 
@@ -147,8 +170,14 @@ impl Machine {
             Command::CreatePipeline(command) => self.create_pipeline(index, command),
             Command::AddLanes(command) => self.add_lanes(index, command),
             Command::Ticks(command) => self.tick(index, command),
-            Command::Frontier(command) => self.move_frontier(command),
+            Command::Frontier(command) => Ok(self.move_frontier(command)),
             Command::JoinFeeds(command) => self.join_feeds(index, *command),
+            Command::BeginCluster(command) => self.begin_cluster(*command),
+            Command::SetSink(command) => self.set_sink(command),
+            Command::ApplyPipeline(command) => self.apply_pipeline(command),
+            Command::RemovePipeline(command) => self.remove_pipeline(command),
+            Command::PausePipeline(command) => self.pause_pipeline(command),
+            Command::ForgetRemoved(command) => self.forget_removed(command),
         };
         done.unwrap_or_else(Effect::Void)
     }
@@ -172,14 +201,16 @@ impl Machine {
     fn create_pipeline(&mut self, index: u64, command: &CreatePipeline) -> Result<Effect, Void> {
         let feed = self.feeds.get(&command.feed).ok_or(Void::Name)?;
         // A pipeline that joined later would have missed records that its rows should hold.
-        if feed.ticks > 0 || self.pipeline_named(&command.name).is_some() {
+        if feed.ticks > 0 || !self.may_be_created(command) {
             return Err(Void::Name);
         }
+        self.wanted.remove(&command.name);
         let pipeline = Pipeline {
             feed: command.feed,
             name: command.name.clone(),
             sink: command.sink.clone(),
             definition: command.definition.clone(),
+            paused: false,
         };
         self.pipelines.insert(index, pipeline);
         Ok(Effect::PipelineCreated { incarnation: index })
@@ -227,19 +258,16 @@ impl Machine {
         Ok(Effect::Ticked(accepted))
     }
 
-    fn move_frontier(&mut self, command: &FrontierMoves) -> Result<Effect, Void> {
-        if !command
-            .next
-            .iter()
-            .all(|(key, _)| self.pipelines.contains_key(&key.incarnation))
-        {
-            return Err(Void::Name);
-        }
+    /// Of streams that ended, or go to another sink by now, a late word does not count.
+    fn move_frontier(&mut self, command: &FrontierMoves) -> Effect {
         for &(key, next) in &command.next {
+            if self.sink_of(key) != Some(&command.sink) {
+                continue;
+            }
             let known = self.frontier.entry(key).or_default();
             *known = next.max(*known);
         }
-        Ok(Effect::FrontierMoved)
+        Effect::FrontierMoved
     }
 
     /// The fingerprints need not be equal: their chains may have begun at different offsets. Those of `into` go on.

@@ -38,6 +38,8 @@ pub struct View {
     pub voters: Vec<u16>,
     /// Numbers of the learners.
     pub learners: Vec<u16>,
+    /// A change of voters is half done: the old ones and the new ones must both agree until it is completed.
+    pub joint: bool,
     /// Index of the last checkpoint, 0 without one.
     pub snapshot: u64,
 }
@@ -56,6 +58,7 @@ impl View {
             committed: 0,
             voters: Vec::new(),
             learners: Vec::new(),
+            joint: false,
             snapshot: 0,
         }
     }
@@ -66,6 +69,7 @@ impl View {
         roles(self) == roles(other)
             && self.voters == other.voters
             && self.learners == other.learners
+            && self.joint == other.joint
     }
 
     /// Whether this replica leads.

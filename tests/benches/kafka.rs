@@ -22,6 +22,7 @@ fn connect(broker: &TestBroker, name: &str) -> KafkaSink {
         dead_letter_topic: None,
         frontier_topic: format!("{name}-frontier"),
         transactional_id: name.to_owned(),
+        cluster: 255,
         properties: BTreeMap::new(),
     })
     .unwrap()

@@ -61,6 +61,22 @@ impl Addresses {
         }
     }
 
+    /// With another replica's addresses as in `other`.
+    #[must_use]
+    pub fn with(mut self, node: u16, other: &Self) -> Self {
+        self.http.insert(node, other.http[&node].clone());
+        self.raft.insert(node, other.raft[&node].clone());
+        self
+    }
+
+    /// Without a replica.
+    #[must_use]
+    pub fn without(mut self, node: u16) -> Self {
+        self.http.remove(&node);
+        self.raft.remove(&node);
+        self
+    }
+
     /// Where a replica serves HTTP.
     #[must_use]
     pub fn http(&self, node: u16) -> &str {

@@ -14,6 +14,8 @@ const ROWS: StreamId = StreamId {
     kind: StreamKind::Rows,
 };
 
+const CLUSTER: u128 = 255;
+
 fn config(broker: &TestBroker, name: &str) -> KafkaSinkConfig {
     KafkaSinkConfig {
         brokers: broker.address(),
@@ -21,6 +23,7 @@ fn config(broker: &TestBroker, name: &str) -> KafkaSinkConfig {
         dead_letter_topic: None,
         frontier_topic: format!("{name}-frontier"),
         transactional_id: name.to_owned(),
+        cluster: CLUSTER,
         properties: BTreeMap::new(),
     }
 }
@@ -156,7 +159,7 @@ fn a_crash_between_any_two_steps_of_the_very_first_publication_loses_and_doubles
     dying.send("first-rows", "never read");
     dying.send(
         "first-frontier",
-        r#"{"version":1,"streams":[{"incarnation":7,"kind":"rows","next":9}]}"#,
+        r#"{"version":2,"cluster":"000000000000000000000000000000ff","streams":[{"incarnation":7,"kind":"rows","next":9}]}"#,
     );
     let mut sink = connect(broker, "first");
     assert_eq!(sink.acquire().unwrap(), Frontier::default());
@@ -415,6 +418,7 @@ fn an_unreachable_broker_and_a_wrong_property_are_named() {
         dead_letter_topic: None,
         frontier_topic: "frontier".into(),
         transactional_id: "id".into(),
+        cluster: CLUSTER,
         properties: BTreeMap::from([("acks".into(), "1".into())]),
     };
     let error = KafkaSink::connect(&config).map(|_| ()).unwrap_err();

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::dto::{
-    CheckpointInfo, ClusterInfo, FeedInfo, FeedState, NodeInfo, PipelineInfo, Readiness, Role,
-    WindowInfo,
+    CheckpointInfo, ClusterInfo, Done, FeedInfo, FeedState, NodeInfo, PipelineInfo, Readiness,
+    Role, WindowInfo,
 };
-use crate::{Metric, OpenPage, Service, ServiceError, WindowsPage, WindowsQuery};
+use crate::{Metric, OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};
 
 /// Rows with digits and spaces that no parser would give back as they are.
 pub(super) const ROWS: [&str; 4] = [
@@ -95,6 +95,15 @@ fn page(rows: &[&'static str], published: u64, after: u64, limit: usize) -> Wind
 }
 
 impl Service for Node {
+    fn order(&self, order: &Order) -> Result<Done, ServiceError> {
+        match &self.fault {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(Done {
+                done: vec![format!("{order:?}")],
+            }),
+        }
+    }
+
     fn pipelines(&self) -> Vec<PipelineInfo> {
         vec![pipeline("dns", 40), pipeline("a b/ü", 41)]
     }

@@ -1,4 +1,5 @@
-//! One feed out of two that have taken in the same records of the same lanes.
+//! One feed out of two that have taken in the same records of the same lanes; and a feed without
+//! one of its pipelines.
 //!
 //! Lanes' states go through the bytes of their parts: those are exact, and it happens once in the
 //! life of a pipeline. One lane's part at a time lies in memory.
@@ -58,6 +59,27 @@ impl FeedEngine {
         }
         engine.resume(&lanes.iter_mut().collect::<Vec<_>>());
         Ok((engine, lanes))
+    }
+
+    /// The engine without one of its pipelines, between two ticks. `specs` are the definitions of the others, over the cells
+    /// that are decoded for them; these go on as they were.
+    ///
+    /// # Errors
+    /// The definitions are not those of the pipelines.
+    pub fn without(
+        mut state: FeedSnapshot,
+        incarnation: Incarnation,
+        specs: Vec<(Incarnation, PipelineSpec)>,
+    ) -> Result<(Self, Vec<LaneEngine>), JoinError> {
+        state
+            .pipelines
+            .retain(|of| of.pipeline.incarnation != incarnation);
+        let nothing = FeedSnapshot {
+            previous_agreed: state.previous_agreed,
+            lanes: state.lanes.clone(),
+            pipelines: Vec::new(),
+        };
+        Self::join(&state, &nothing, specs)
     }
 
     fn take_pipelines(

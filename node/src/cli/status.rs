@@ -70,6 +70,7 @@ fn render(cluster: &ClusterInfo, pipelines: &[PipelineInfo], readiness: &Readine
             text.push_str(&format!("  feed {} stopped: {error}\n", feed.name));
         }
     }
+    text.push_str(&agreement(cluster));
     for table in [
         nodes(cluster),
         table_of_pipelines(pipelines),
@@ -80,6 +81,52 @@ fn render(cluster: &ClusterInfo, pipelines: &[PipelineInfo], readiness: &Readine
             text.push('\n');
             text.push_str(&aligned(&table));
         }
+    }
+    text
+}
+
+/// What is agreed, where that is not what everybody's file says, and what else an operator should know.
+fn agreement(cluster: &ClusterInfo) -> String {
+    let mut text = String::new();
+    if let Some(id) = &cluster.cluster {
+        text.push_str(&format!("cluster {id}\n"));
+    }
+    let members = &cluster.members;
+    if members.joint {
+        text.push_str("  a change of voters is half done; the leader completes it\n");
+    }
+    for voter in &members.voters {
+        let known = cluster.nodes.iter().find(|node| node.id == *voter);
+        if known.is_some_and(|node| node.address.is_empty())
+            && cluster.nodes.iter().any(|node| !node.address.is_empty())
+        {
+            text.push_str(&format!(
+                "  node {voter} votes, and this node's file does not name it: if it is gone for good, unisono members remove {voter}\n"
+            ));
+        }
+    }
+    for sink in &cluster.sinks {
+        if let Some(trouble) = &sink.trouble {
+            text.push_str(&format!(
+                "  sink {}: nothing is published from here: {trouble}\n",
+                sink.name
+            ));
+        }
+        if let Some(notice) = &sink.notice {
+            text.push_str(&format!("  sink {}: {notice}\n", sink.name));
+        }
+    }
+    for drift in &cluster.drifts {
+        text.push_str(&format!(
+            "  file of node {}: {}\n",
+            drift.node, drift.message
+        ));
+    }
+    for (name, reason) in &cluster.waiting {
+        text.push_str(&format!("  {name} is not created yet: {reason}\n"));
+    }
+    for name in &cluster.removed {
+        text.push_str(&format!("  pipeline {name} was removed by a command\n"));
     }
     text
 }
@@ -113,7 +160,10 @@ fn table_of_pipelines(pipelines: &[PipelineInfo]) -> Vec<Vec<String>> {
         table.push(vec![
             pipeline.name.clone(),
             pipeline.next_seq.to_string(),
-            or_dash(pipeline.published.as_ref()),
+            match pipeline.paused {
+                true => format!("{} (paused)", or_dash(pipeline.published.as_ref())),
+                false => or_dash(pipeline.published.as_ref()),
+            },
             pipeline.open_windows.to_string(),
             or_dash(pipeline.watermark.as_ref()),
             pipeline.digest.chars().take(12).collect(),

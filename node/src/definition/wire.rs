@@ -15,7 +15,7 @@ use super::PipelineDefinition;
 use super::fields::{FieldPath, FieldSet};
 
 /// The version that this program writes, and the newest that it reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why a canonical text gives no definition.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,6 @@ struct Pipeline {
     version: u32,
     name: String,
     sources: Vec<String>,
-    sink: String,
     /// Keys of each column.
     fields: Vec<Vec<String>>,
     time: Time,
@@ -141,7 +140,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
     let PipelineDefinition {
         name,
         sources,
-        sink,
+        sink: _,
         fields,
         spec,
         canonical: _,
@@ -150,7 +149,6 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         version: VERSION,
         name: name.clone(),
         sources: sources.clone(),
-        sink: sink.clone(),
         fields: fields
             .paths()
             .iter()
@@ -227,8 +225,8 @@ fn write_term(operand: &Operand) -> Term {
     }
 }
 
-/// The definition that `text` holds.
-pub(super) fn read(text: &str) -> Result<PipelineDefinition, CanonicalError> {
+/// The definition that `text` holds, whose rows go to `sink`.
+pub(super) fn read(text: &str, sink: &str) -> Result<PipelineDefinition, CanonicalError> {
     let damaged = |reason: String| CanonicalError::Damaged { reason };
     let Versioned { version: found } =
         serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
@@ -241,7 +239,7 @@ pub(super) fn read(text: &str) -> Result<PipelineDefinition, CanonicalError> {
     Ok(PipelineDefinition {
         name: pipeline.name,
         sources: pipeline.sources,
-        sink: pipeline.sink,
+        sink: sink.to_owned(),
         fields,
         spec,
         canonical: text.to_owned(),

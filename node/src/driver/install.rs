@@ -46,7 +46,8 @@ impl Driver {
         agreed.ticked.clear();
         agreed.refused.clear();
         let mut plans: BTreeMap<FeedId, Result<FeedPlan, SetupError>> = BTreeMap::new();
-        for &id in agreed.machine.feeds().keys() {
+        let feeds = agreed.machine.feeds().keys();
+        for &id in feeds.filter(|&&id| agreed.machine.has_pipelines(id)) {
             plans.insert(id, FeedPlan::new(&agreed.machine, id, &self.core.config));
         }
         let mut restored = BTreeSet::new();

@@ -97,6 +97,7 @@ impl Runner {
                 return Err(Halt::Asked);
             }
             Message::Join(join) => self.join(*join)?,
+            Message::Remove(remove) => self.remove(*remove)?,
             Message::Stop(reason) => return Err(Halt::Fault(reason)),
         }
         self.answer_looks();

@@ -84,8 +84,9 @@ impl FeedPlan {
         let mut definitions = Vec::new();
         for (&incarnation, pipeline) in machine.pipelines() {
             if pipeline.feed == id {
-                let definition = PipelineDefinition::from_canonical(&pipeline.definition)
-                    .map_err(|error| unusable(&pipeline.name, &error))?;
+                let definition =
+                    PipelineDefinition::from_canonical(&pipeline.definition, &pipeline.sink)
+                        .map_err(|error| unusable(&pipeline.name, &error))?;
                 definitions.push((Incarnation(incarnation), definition));
             }
         }

@@ -1,162 +1,201 @@
-//! Creating what the config names and the agreed log does not know yet: feeds, then their pipelines.
+//! Creating what is to be and is not yet: the cluster's name, sinks, feeds, pipelines.
+//!
+//! What is to be follows from an operator's command, or from the files of a majority of the voters. Whether this node's own
+//! file has it makes no difference: what it lacks, a peer is asked for.
 
+mod look;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use unisono_replication::command::{
-    Command, CreateFeed, CreatePipeline, FeedId, LaneEntry, SourceEntry,
+    BeginCluster, Command, CreateFeed, CreatePipeline, ForgetRemoved, Origin, SetSink,
 };
-use unisono_replication::machine::{Feed, Machine};
+use unisono_replication::machine::Machine;
+use unisono_replication::new_cluster_id;
 
-use crate::config::{NodeConfig, SourceConfig};
+use crate::agreement::Kind;
 use crate::core::{Authority, Core};
-use crate::definition::PipelineDefinition;
-use crate::source::{self, SourceError};
+use crate::status;
 use crate::threads::lock;
+use look::{Fault, Look, Step, Wish, home, wishes};
 
-/// How often a source that cannot be read is tried again.
+/// How often what cannot be created is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often files and agreed state are compared while something is missing, and while nothing is.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOK_AT_REST: Duration = Duration::from_millis(500);
 
 /// Remembers what was tried.
 #[derive(Default)]
 pub(super) struct Creation {
-    tried: Option<Instant>,
-    /// Everything was there at this index of the log.
-    complete: bool,
+    looked: Option<Instant>,
+    is_complete: bool,
+    tried: BTreeMap<String, Instant>,
+    /// Asks sources and peers; ticks do not wait for it.
+    job: Option<Job>,
+}
+
+struct Job {
+    name: String,
+    done: JoinHandle<Result<Step, Fault>>,
 }
 
 impl Creation {
+    /// How long nothing is looked at.
+    pub(super) fn wait(&self) -> Duration {
+        match self.is_complete {
+            true => LOOK_AT_REST,
+            false => LOOK,
+        }
+    }
+
     /// The next entry that creates something; `None` if all is there, or cannot be made now.
-    pub(super) async fn next(&mut self, core: &Core, authority: &Authority) -> Option<Command> {
-        if self.complete || self.tried.is_some_and(|tried| tried.elapsed() < RETRY) {
+    pub(super) async fn next(
+        &mut self,
+        core: &Arc<Core>,
+        authority: &Authority,
+    ) -> Option<Command> {
+        if let Some(job) = self.job.take_if(|job| job.done.is_finished()) {
+            let done = job.done.await;
+            let done = done.unwrap_or_else(|error| Err(Fault::Reason(error.to_string())));
+            let said = self.say(core, authority, &job.name, done);
+            if said.is_some() {
+                return said;
+            }
+        }
+        if self.job.is_some() || self.looked.is_some_and(|at| at.elapsed() < self.wait()) {
             return None;
         }
-        let Some((pipeline, home)) = missing(&core.config, &core.agreed().machine) else {
-            self.complete = true;
-            tell_differences(&core.config, &core.agreed().machine);
-            return None;
+        let said = self.look(core, authority);
+        self.looked = said.is_none().then(Instant::now);
+        said
+    }
+
+    fn look(&mut self, core: &Arc<Core>, authority: &Authority) -> Option<Command> {
+        let machine = core.agreed().machine.clone();
+        let term = authority.term;
+        if machine.cluster().is_none() {
+            let id = new_cluster_id();
+            return Some(Command::BeginCluster(BeginCluster { term, id }));
+        }
+        let votes = status::votes(core);
+        let is_forgotten = |name: &&String| votes.none_names(Kind::Pipeline, name);
+        let names: Vec<_> = machine
+            .removed()
+            .iter()
+            .filter(is_forgotten)
+            .cloned()
+            .collect();
+        if !names.is_empty() {
+            return Some(Command::ForgetRemoved(ForgetRemoved { term, names }));
+        }
+        let wishes = wishes(&machine, &votes);
+        self.is_complete = wishes.is_empty();
+        lock(&core.waiting).retain(|name, _| wishes.iter().any(|wish| wish.name == *name));
+        let mut look = Look {
+            core: Arc::clone(core),
+            machine,
+            votes,
+            handle: None,
         };
-        if let Some(feed) = home {
-            return Some(create_pipeline(authority, feed, &pipeline));
-        }
-        let sources = sources_of(&core.config, &pipeline);
-        let entries = sources.iter().map(source_entry).collect();
-        let lanes = tokio::task::spawn_blocking(move || lanes(&sources)).await;
-        match lanes.unwrap_or_else(|error| Err(SourceError::Unavailable(error.to_string()))) {
-            Ok(lanes) => {
-                set_waiting(core, None);
-                let term = authority.term;
-                Some(Command::CreateFeed(CreateFeed {
-                    term,
-                    sources: entries,
-                    lanes,
-                }))
+        for wish in wishes {
+            if self
+                .tried
+                .get(&wish.name)
+                .is_some_and(|at| at.elapsed() < RETRY)
+            {
+                continue;
             }
-            Err(error) => {
-                self.tried = Some(Instant::now());
-                let (reason, pipeline) = (error.to_string(), &pipeline.name);
-                if set_waiting(core, Some(reason.clone())) {
-                    tracing::warn!(pipeline, reason, "pipeline cannot start yet; trying again");
+            match look.prepare(&wish) {
+                Err(Fault::Elsewhere) => {
+                    look.handle = Some(Handle::current());
+                    self.start_job(core, look, wish);
+                    return None;
                 }
-                None
+                prepared => {
+                    if let Some(command) = self.say(core, authority, &wish.name, prepared) {
+                        return Some(command);
+                    }
+                }
             }
         }
+        None
     }
-}
 
-/// Keeps the reason for those who ask; says whether it is a new one.
-fn set_waiting(core: &Core, reason: Option<String>) -> bool {
-    let mut waiting = lock(&core.waiting);
-    let is_new = *waiting != reason;
-    *waiting = reason;
-    is_new
-}
+    fn start_job(&mut self, core: &Arc<Core>, look: Look, wish: Wish) {
+        let (name, core) = (wish.name.clone(), Arc::clone(core));
+        let done = tokio::task::spawn_blocking(move || {
+            let prepared = look.prepare(&wish);
+            core.arrivals.notify_one();
+            prepared
+        });
+        self.job = Some(Job { name, done });
+    }
 
-/// A pipeline that the config has and the log has not, and the feed that it can join; one that can join comes first, for
-/// a feed takes pipelines only until it ticks.
-fn missing(config: &NodeConfig, machine: &Machine) -> Option<(PipelineDefinition, Option<FeedId>)> {
-    let unknown = config
-        .pipelines
-        .iter()
-        .filter(|pipeline| machine.pipeline_named(&pipeline.name).is_none());
-    let mut found: Vec<_> = unknown
-        .map(|pipeline| (pipeline.clone(), home(config, machine, pipeline)))
-        .collect();
-    let at = found
-        .iter()
-        .position(|(_, home)| home.is_some())
-        .unwrap_or(0);
-    (!found.is_empty()).then(|| found.swap_remove(at))
-}
+    /// The entry that a step is; puts off what cannot be made.
+    fn say(
+        &mut self,
+        core: &Core,
+        authority: &Authority,
+        name: &str,
+        prepared: Result<Step, Fault>,
+    ) -> Option<Command> {
+        let step = match prepared {
+            Ok(step) => step,
+            Err(Fault::Elsewhere) => return None,
+            Err(Fault::Reason(reason)) => {
+                self.put_off(core, name, reason);
+                return None;
+            }
+        };
+        lock(&core.waiting).remove(name);
+        self.tried.remove(name);
+        self.looked = None;
+        command(&core.agreed().machine, authority.term, step)
+    }
 
-/// A feed of the same sources that has not ticked yet.
-fn home(config: &NodeConfig, machine: &Machine, pipeline: &PipelineDefinition) -> Option<FeedId> {
-    let wanted: Vec<_> = sources_of(config, pipeline)
-        .iter()
-        .map(source_entry)
-        .collect();
-    let fits = |feed: &Feed| feed.ticks == 0 && feed.sources == wanted;
-    machine
-        .feeds()
-        .iter()
-        .find(|(_, feed)| fits(feed))
-        .map(|(&id, _)| id)
-}
-
-/// Says which definitions of this config are not those that the cluster runs.
-fn tell_differences(config: &NodeConfig, machine: &Machine) {
-    for pipeline in &config.pipelines {
-        if let Some((incarnation, agreed)) = machine.pipeline_named(&pipeline.name)
-            && agreed.definition != pipeline.canonical
-        {
-            let pipeline = &pipeline.name;
-            tracing::warn!(
-                pipeline,
-                incarnation,
-                "the definition in this node's config is not the one that the cluster runs; it goes on with its own: \
-                 give a changed pipeline a new name"
-            );
+    fn put_off(&mut self, core: &Core, name: &str, reason: String) {
+        self.tried.insert(name.to_owned(), Instant::now());
+        let before = lock(&core.waiting).insert(name.to_owned(), reason.clone());
+        if before.as_ref() != Some(&reason) {
+            tracing::warn!(name, reason, "cannot be created yet; trying again");
         }
     }
 }
 
-fn create_pipeline(authority: &Authority, feed: FeedId, pipeline: &PipelineDefinition) -> Command {
-    Command::CreatePipeline(CreatePipeline {
-        term: authority.term,
-        feed,
-        name: pipeline.name.clone(),
-        sink: pipeline.sink.clone(),
-        definition: pipeline.canonical.clone(),
-    })
-}
-
-fn sources_of(config: &NodeConfig, pipeline: &PipelineDefinition) -> Vec<SourceConfig> {
-    let named = |name: &String| config.sources.iter().find(|source| source.name == *name);
-    // A checked config has all of them.
-    pipeline.sources.iter().filter_map(named).cloned().collect()
-}
-
-fn source_entry(source: &SourceConfig) -> SourceEntry {
-    SourceEntry {
-        name: source.name.clone(),
-        definition: source.canonical(),
-    }
-}
-
-/// All lanes of the sources, and where a new feed begins to read them. Asks the sources, and waits for them.
-fn lanes(sources: &[SourceConfig]) -> Result<Vec<LaneEntry>, SourceError> {
-    let mut lanes = Vec::new();
-    for (index, config) in (0_u32..).zip(sources) {
-        // Nothing is read by it: it only asks.
-        let mut reader = source::open(config, 0, &Arc::default())?;
-        for name in reader.lanes()? {
-            let start = reader.start(&name)?;
-            lanes.push(LaneEntry {
-                source: index,
+/// `None`: the feed that the pipeline was to join ticks by now, so the next look makes another.
+fn command(machine: &Machine, term: u64, step: Step) -> Option<Command> {
+    Some(match step {
+        Step::Sink { name, sink } => Command::SetSink(SetSink {
+            term,
+            name,
+            sink,
+            by: Origin::Files,
+        }),
+        Step::Pipeline {
+            name,
+            sink,
+            definition,
+            sources,
+            lanes,
+        } => match (home(machine, &sources), lanes) {
+            (Some(feed), _) => Command::CreatePipeline(CreatePipeline {
+                term,
+                feed,
                 name,
-                start,
-            });
-        }
-    }
-    Ok(lanes)
+                sink,
+                definition,
+            }),
+            (None, Some(lanes)) => Command::CreateFeed(CreateFeed {
+                term,
+                sources,
+                lanes,
+            }),
+            (None, None) => return None,
+        },
+    })
 }

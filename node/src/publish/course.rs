@@ -57,7 +57,9 @@ impl Course {
         self.0 = State::Owes(match error {
             PublishError::Fenced { .. } | PublishError::Unknown { .. } => Step::AskQuorum(term),
             PublishError::Unavailable { .. } => Step::Rest,
-            PublishError::TooLarge { .. } | PublishError::Fatal { .. } => Step::RestLong,
+            PublishError::TooLarge { .. }
+            | PublishError::Fatal { .. }
+            | PublishError::Foreign { .. } => Step::RestLong,
         });
     }
 

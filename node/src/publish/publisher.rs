@@ -11,6 +11,7 @@ use unisono_engine::row::{Row, Seq, StreamId};
 use unisono_replication::View;
 use unisono_replication::command::{Command, FrontierMoves};
 
+use super::ahead::{Ahead, Judgement};
 use super::confirm::{RowsConfirm, Unconfirmed, moved};
 use super::course::{Course, Step};
 use super::sink::{Bounds, Frontier, PublishError, PublishRow, Sink};
@@ -30,12 +31,13 @@ const RETRY: Duration = Duration::from_millis(200);
 const EARLY: Duration = Duration::from_millis(5);
 const RETRY_FAULT: Duration = Duration::from_secs(5);
 
-/// Publishes to the sink called `name` for as long as the node runs; `connect` is tried until it succeeds.
+/// Publishes to the sink called `name` for as long as `is_current`, and the node runs; `connect` is tried until it succeeds.
 pub fn run<S: Sink>(
     core: &Arc<Core>,
     name: &str,
     runtime: &Handle,
     connect: impl Fn() -> Result<S, String>,
+    is_current: impl Fn() -> bool,
 ) {
     let mut publisher = Publisher {
         core,
@@ -46,17 +48,24 @@ pub fn run<S: Sink>(
         warmed: Instant::now(),
         frontier: Frontier::default(),
         confirm: RowsConfirm::open(core, runtime),
-        said: None,
+        ahead: None,
+        not_ours: None,
     };
-    while !core.is_stopping() {
+    let goes_on = || !core.is_stopping() && is_current();
+    while goes_on() {
+        if let Some(trouble) = publisher.not_ours.clone() {
+            publisher.set_trouble(Some(trouble));
+            publisher.rest(RETRY_FAULT, &goes_on);
+            continue;
+        }
         match connect() {
             Ok(mut sink) => {
-                publisher.said = None;
-                publisher.serve(&mut sink);
+                publisher.set_trouble(None);
+                publisher.serve(&mut sink, &goes_on);
             }
             Err(trouble) => {
-                publisher.say(trouble);
-                publisher.rest(RETRY_FAULT);
+                publisher.set_trouble(Some(trouble));
+                publisher.rest(RETRY_FAULT, &goes_on);
             }
         }
     }
@@ -72,28 +81,36 @@ struct Publisher<'a> {
     /// Of the acquired sink.
     frontier: Frontier,
     confirm: RowsConfirm,
-    /// The trouble that was told last, so that it is told once.
-    said: Option<String>,
+    /// Streams of which the acquired sink has rows that are not computed here yet, if ever.
+    ahead: Option<Ahead>,
+    /// The sink has rows that this cluster never computed. That it computes as many later makes them no better.
+    not_ours: Option<String>,
 }
 
 impl Publisher<'_> {
-    fn serve(&mut self, sink: &mut impl Sink) {
+    /// Until it no longer goes on, or the sink is to be connected to anew.
+    fn serve(&mut self, sink: &mut impl Sink, goes_on: &impl Fn() -> bool) {
         let mut course = Course::default();
-        while !self.core.is_stopping() {
+        while goes_on() {
             self.keep_warm(sink);
             let term = self.core.authority().map(|authority| authority.term);
             let (term, outcome) = match course.next(term) {
                 Step::Acquire(term) => (term, self.acquire(sink).map(|()| course.acquired(term))),
                 Step::Publish(term) => (term, self.publish(sink, term)),
                 step => {
-                    self.step_aside(sink, step);
+                    self.step_aside(sink, step, goes_on);
                     course.done();
                     continue;
                 }
             };
+            self.set_notice(sink.notice());
             if let Err(error) = outcome {
                 sink.release();
                 self.tell(&error);
+                if let PublishError::Foreign { .. } = error {
+                    // Connecting looks whose it is without taking it from anybody.
+                    return self.rest(RETRY_FAULT, goes_on);
+                }
                 course.failed(term, &error);
             }
         }
@@ -108,22 +125,31 @@ impl Publisher<'_> {
     }
 
     /// The steps that neither acquire nor publish.
-    fn step_aside(&mut self, sink: &mut impl Sink, step: Step) {
+    fn step_aside(&mut self, sink: &mut impl Sink, step: Step, goes_on: &impl Fn() -> bool) {
         match step {
             Step::Release => sink.release(),
-            Step::AskQuorum(term) => self.ask_quorum(term),
-            Step::Rest => self.rest(RETRY),
-            Step::RestLong => self.rest(RETRY_FAULT),
-            Step::Wait | Step::Acquire(_) | Step::Publish(_) => self.wait(LOOK),
+            Step::AskQuorum(term) => self.ask_quorum(term, goes_on),
+            Step::Rest => self.rest(RETRY, goes_on),
+            Step::RestLong => self.rest(RETRY_FAULT, goes_on),
+            Step::Wait | Step::Acquire(_) | Step::Publish(_) => {
+                // Whoever leads now says how the sink is.
+                self.set_trouble(None);
+                self.wait(LOOK);
+            }
         }
     }
 
     fn acquire(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
-        let frontier = sink.acquire()?;
+        let mut frontier = sink.acquire()?;
         self.core.counters.takeovers.fetch_add(1, Ordering::Relaxed);
         let agreed = self.core.agreed();
-        for stream in streams_of(&agreed, &self.core.config, self.name) {
-            let floor = agreed.machine.frontier(key_of(stream));
+        for stream in streams_of(&agreed, self.name) {
+            let key = key_of(stream);
+            let (floor, begin) = (agreed.machine.frontier(key), agreed.machine.begin(key));
+            // What went another way before is not the sink's.
+            if frontier.next(stream) < begin {
+                frontier.0.insert(stream, begin);
+            }
             if frontier.next(stream) < floor {
                 let incarnation = stream.incarnation.0;
                 let reason = format!(
@@ -137,9 +163,10 @@ impl Publisher<'_> {
         }
         drop(agreed);
         if sink.bounds().is_some() {
+            self.ahead = Ahead::of(self.core, self.name, &frontier);
             self.report(&frontier);
         }
-        self.said = None;
+        self.set_trouble(None);
         self.frontier = frontier;
         Ok(())
     }
@@ -149,13 +176,14 @@ impl Publisher<'_> {
         let Some(bounds) = sink.bounds() else {
             return self.publish_frontier(sink, term);
         };
+        self.judge_ahead()?;
         let batch = self.batch(bounds)?;
         if batch.is_empty() {
             self.wait(LOOK);
             return Ok(());
         }
         let names = self.names();
-        let mut after = self.frontier.clone();
+        let mut after = self.known_frontier();
         let mut rows = Vec::new();
         for (stream, row) in &batch {
             after.0.insert(*stream, row.seq.0 + 1);
@@ -180,9 +208,37 @@ impl Publisher<'_> {
         Ok(())
     }
 
+    fn judge_ahead(&mut self) -> Result<(), PublishError> {
+        let Some(ahead) = &mut self.ahead else {
+            return Ok(());
+        };
+        match ahead.judge(self.core, self.name) {
+            Ok(Judgement::Open) => {}
+            Ok(Judgement::Settled) => self.ahead = None,
+            Err(error) => {
+                self.not_ours = Some(error.to_string());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The frontier without the streams of pipelines that are no more: the record must not grow for ever.
+    fn known_frontier(&self) -> Frontier {
+        let agreed = self.core.agreed();
+        let mut known = self.frontier.clone();
+        known.0.retain(|stream, _| {
+            agreed
+                .machine
+                .pipelines()
+                .contains_key(&stream.incarnation.0)
+        });
+        known
+    }
+
     /// To a sink that takes no rows: they are where they are served already.
     fn publish_frontier(&mut self, sink: &mut impl Sink, term: u64) -> Result<(), PublishError> {
-        let streams = streams_of(&self.core.agreed(), &self.core.config, self.name);
+        let streams = streams_of(&self.core.agreed(), self.name);
         let mut after = self.frontier.clone();
         for stream in streams {
             let next = self.core.results.next_seq(stream).0;
@@ -208,7 +264,7 @@ impl Publisher<'_> {
         let outvoted = match self.confirm.confirm(self.core, term, &moved) {
             Ok(()) => return Ok(true),
             Err(Unconfirmed::Early) => {
-                self.rest(EARLY);
+                self.rest(EARLY, &|| true);
                 return Ok(false);
             }
             Err(Unconfirmed::Differs { outvoted }) => outvoted,
@@ -232,14 +288,14 @@ impl Publisher<'_> {
     /// On its way to the agreed log, as a floor.
     fn report(&self, frontier: &Frontier) {
         for (&stream, &next) in &frontier.0 {
-            self.core.reported.note(stream, next);
+            self.core.reported.note(self.name, stream, next);
         }
         self.core.notify();
     }
 
     /// The next rows of all streams of the sink, within its bounds.
     fn batch(&self, bounds: Bounds) -> Result<Vec<(StreamId, Row)>, PublishError> {
-        let streams = streams_of(&self.core.agreed(), &self.core.config, self.name);
+        let streams = streams_of(&self.core.agreed(), self.name);
         let mut batch: Vec<(StreamId, Row)> = Vec::new();
         let mut bytes = 0;
         for stream in streams {
@@ -265,7 +321,7 @@ impl Publisher<'_> {
 
     fn names(&self) -> BTreeMap<StreamId, String> {
         let agreed = self.core.agreed();
-        let streams = streams_of(&agreed, &self.core.config, self.name);
+        let streams = streams_of(&agreed, self.name);
         let name = |stream: &StreamId| {
             let pipeline = agreed.machine.pipelines().get(&stream.incarnation.0);
             pipeline.map(|pipeline| (*stream, pipeline.name.clone()))
@@ -286,16 +342,18 @@ impl Publisher<'_> {
             }
             PublishError::Unavailable { .. }
             | PublishError::Fatal { .. }
-            | PublishError::TooLarge { .. } => self.say(error.to_string()),
+            | PublishError::Foreign { .. }
+            | PublishError::TooLarge { .. } => self.set_trouble(Some(error.to_string())),
         }
     }
 
     /// An entry that the quorum takes proves the lead better than this node's own view of it, which may be as old as its
     /// last sleep. If it is not taken, the view has changed when this returns.
-    fn ask_quorum(&mut self, term: u64) {
+    fn ask_quorum(&mut self, term: u64, goes_on: &impl Fn() -> bool) {
         let command = FrontierMoves {
             term,
             next: Vec::new(),
+            sink: self.name.to_owned(),
         };
         let command = Command::Frontier(command).encode();
         let proposal = self.core.replica.propose(command);
@@ -303,15 +361,28 @@ impl Publisher<'_> {
             .runtime
             .block_on(async { tokio::time::timeout(RETRY_FAULT, proposal).await });
         if !matches!(asked, Ok(Ok(_))) {
-            self.rest(RETRY);
+            self.rest(RETRY, goes_on);
         }
     }
 
-    fn say(&mut self, trouble: String) {
-        if self.said.as_ref() != Some(&trouble) {
-            let sink = self.name;
+    /// Trouble is told once in the log, and shown as long as it lasts.
+    fn set_trouble(&self, trouble: Option<String>) {
+        let sink = self.name;
+        let told = trouble.clone();
+        if self.core.sinks.set(sink, |view| view.trouble = trouble)
+            && let Some(trouble) = told
+        {
             tracing::error!(sink, trouble, "nothing is published; trying again");
-            self.said = Some(trouble);
+        }
+    }
+
+    fn set_notice(&self, notice: Option<String>) {
+        let sink = self.name;
+        let told = notice.clone();
+        if self.core.sinks.set(sink, |view| view.notice = notice)
+            && let Some(notice) = told
+        {
+            tracing::warn!(sink, notice, "publishing goes on");
         }
     }
 
@@ -326,12 +397,12 @@ impl Publisher<'_> {
         });
     }
 
-    /// Waits for `time`, or until the node stops.
-    fn rest(&self, time: Duration) {
+    /// Waits for `time`, or until it no longer goes on.
+    fn rest(&self, time: Duration, goes_on: &impl Fn() -> bool) {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.core.is_stopping() {
+            if left.is_zero() || !goes_on() {
                 return;
             }
             std::thread::sleep(left.min(STEP));

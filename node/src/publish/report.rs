@@ -26,17 +26,17 @@ pub async fn run(core: Arc<Core>) {
         let Some(authority) = core.authority() else {
             continue;
         };
-        let next = moves(&core);
-        if !next.is_empty() {
-            move_to(&core, &authority, next).await;
+        for (sink, next) in moves(&core) {
+            move_to(&core, &authority, sink, next).await;
         }
     }
 }
 
-async fn move_to(core: &Core, authority: &Authority, next: Vec<(StreamKey, u64)>) {
+async fn move_to(core: &Core, authority: &Authority, sink: String, next: Vec<(StreamKey, u64)>) {
     let command = Command::Frontier(FrontierMoves {
         term: authority.term,
         next,
+        sink,
     });
     match core.replica.propose(command.encode()).await {
         Ok(position) => core.read_up_to(position.index).await,
@@ -48,10 +48,20 @@ async fn move_to(core: &Core, authority: &Authority, next: Vec<(StreamKey, u64)>
     }
 }
 
-/// Streams whose frontier in the log is behind.
-fn moves(core: &Core) -> Vec<(StreamKey, u64)> {
+/// Streams whose frontier in the log is behind, by the sink that they go to.
+fn moves(core: &Core) -> Vec<(String, Vec<(StreamKey, u64)>)> {
     let agreed = core.agreed();
-    let mut next = core.reported.all();
-    next.retain(|&key, next| *next > agreed.machine.frontier(key));
-    next.into_iter().collect()
+    let machine = &agreed.machine;
+    let mut moves = Vec::new();
+    for (sink, next) in core.reported.all() {
+        // What was published before a stream ended, or went to another sink, is no news.
+        let is_news = |&(key, next): &(StreamKey, u64)| {
+            machine.sink_of(key) == Some(&sink) && next > machine.frontier(key)
+        };
+        let next: Vec<_> = next.into_iter().filter(is_news).collect();
+        if !next.is_empty() {
+            moves.push((sink, next));
+        }
+    }
+    moves
 }

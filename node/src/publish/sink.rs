@@ -77,6 +77,11 @@ pub trait Sink {
     /// Keeps connections ready, so that [`Self::acquire`] is fast. Called every few seconds, on followers too; must not
     /// wait.
     fn keep_warm(&mut self) {}
+
+    /// What people should know of the sink, though publishing goes on.
+    fn notice(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Why rows are not, or may not be, published. After any of them the sink is released: acquire it again, which reads
@@ -110,4 +115,7 @@ pub enum PublishError {
     /// An operator must act: the sink refuses for good, or its frontier cannot be read.
     #[error("sink {sink}: {reason}")]
     Fatal { sink: String, reason: String },
+    /// The sink is another cluster's. Leave it alone, and connect anew to see whether that is still so.
+    #[error("sink {sink}: {reason}")]
+    Foreign { sink: String, reason: String },
 }

@@ -1,6 +1,6 @@
 //! The cluster as this node sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use unisono_api::dto::{
     CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, Readiness, Role,
@@ -11,13 +11,14 @@ use unisono_engine::timestamp;
 use unisono_replication::View;
 use unisono_replication::command::FeedId;
 
+use super::config;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::status::NodeStatus;
-use crate::threads::lock;
 
 pub(super) fn info(core: &Core) -> ClusterInfo {
     let view = core.replica.view().borrow().clone();
+    let drifts = config::drifts(core);
     let agreed = core.agreed();
     let last = agreed
         .machine
@@ -27,6 +28,12 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
         .max();
     let ticks = agreed.machine.feeds().values().map(|feed| feed.ticks).max();
     ClusterInfo {
+        cluster: agreed.machine.cluster().map(|id| format!("{id:032x}")),
+        members: config::members(&view),
+        sinks: config::sinks(core, &agreed),
+        drifts,
+        waiting: config::waiting(core, &view),
+        removed: agreed.machine.removed().iter().cloned().collect(),
         node: u64::from(core.config.node.id),
         role: own_role(&view),
         nodes: nodes(core, &view),
@@ -45,12 +52,14 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
 
 pub(super) fn readiness(core: &Core) -> Readiness {
     let view = core.replica.view().borrow().clone();
+    let missing = config::missing(core, &view);
     let agreed = core.agreed();
     let mut reasons = Vec::new();
     if view.leader.is_none() {
         reasons.push("no leader is known".to_owned());
     }
-    reasons.extend(not_created(core, &agreed, &view));
+    reasons.extend(missing);
+    reasons.extend(config::sink_troubles(core));
     for feed in feeds(&agreed) {
         if let FeedState::Stopped { error } = feed.state {
             reasons.push(format!("feed {} is stopped: {error}", feed.name));
@@ -74,22 +83,6 @@ pub(super) fn readiness(core: &Core) -> Readiness {
         ready: reasons.is_empty(),
         reasons,
     }
-}
-
-/// Which pipelines of the config the cluster does not have yet, and why, if this node is the one that tries.
-fn not_created(core: &Core, agreed: &Agreed, view: &View) -> Vec<String> {
-    let waiting = lock(&core.waiting);
-    let why = match (&*waiting, view.leader) {
-        (Some(reason), _) if view.is_leader() => format!(": {reason}"),
-        (_, Some(leader)) if !view.is_leader() => format!(": node {leader}, which leads, says why"),
-        _ => String::new(),
-    };
-    let pipelines = core.config.pipelines.iter();
-    let missing =
-        pipelines.filter(|pipeline| agreed.machine.pipeline_named(&pipeline.name).is_none());
-    missing
-        .map(|pipeline| format!("pipeline {} has not been created yet{why}", pipeline.name))
-        .collect()
 }
 
 fn own_role(view: &View) -> Role {
@@ -133,7 +126,10 @@ fn nodes(core: &Core, view: &View) -> Vec<NodeInfo> {
             lag: indexes.get(&number).map(|&index| front - index),
         }
     };
-    core.config.cluster.peers.keys().map(node).collect()
+    let named = core.config.cluster.peers.keys();
+    let members = view.voters.iter().chain(&view.learners);
+    let all: BTreeSet<&u16> = named.chain(members).collect();
+    all.into_iter().map(node).collect()
 }
 
 fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {

@@ -6,6 +6,7 @@ use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
+use crate::agreement;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 
@@ -26,6 +27,7 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
 
 pub(super) fn all(core: &Core) -> Vec<Metric> {
     let mut metrics = node(core);
+    drifts(core, &mut metrics);
     let agreed = core.agreed();
     lanes(&agreed, &mut metrics);
     pipelines(core, &agreed, &mut metrics);
@@ -99,6 +101,30 @@ fn node(core: &Core) -> Vec<Metric> {
             &counters.fenced,
         ),
     ]
+}
+
+fn drifts(core: &Core, metrics: &mut Vec<Metric>) {
+    let drifts = agreement::drift_of(&core.config, &core.agreed().machine);
+    metrics.push(Metric::gauge(
+        "unisono_config_drifts",
+        "Definitions of this node's file that are not what is agreed.",
+        number(drifts.len() as u64),
+    ));
+    for drift in drifts {
+        let keys = drift.state.keys().join(",");
+        let metric = Metric::gauge(
+            "unisono_config_drift",
+            "1 for each definition of this node's file that is not what is agreed.",
+            1.0,
+        );
+        metrics.push(
+            metric
+                .label("kind", drift.kind.name())
+                .label("name", &drift.name)
+                .label("state", drift.state.word())
+                .label("keys", keys),
+        );
+    }
 }
 
 fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {

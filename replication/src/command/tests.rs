@@ -63,6 +63,7 @@ fn examples() -> Vec<(&'static str, Command)> {
     let frontier = FrontierMoves {
         term: 3,
         next: vec![(key(Stream::Rows), 128), (key(Stream::DeadLetters), 0)],
+        sink: "out".to_owned(),
     };
     let join_feeds = JoinFeeds {
         term: 3,
@@ -71,7 +72,7 @@ fn examples() -> Vec<(&'static str, Command)> {
         from_base: 298,
         into_base: 299,
     };
-    vec![
+    let examples = [
         ("command-create-feed", Command::CreateFeed(create_feed)),
         (
             "command-create-pipeline",
@@ -87,6 +88,66 @@ fn examples() -> Vec<(&'static str, Command)> {
         ),
         ("command-frontier", Command::Frontier(frontier)),
         ("command-join-feeds", Command::JoinFeeds(join_feeds)),
+    ];
+    examples.into_iter().chain(of_the_config()).collect()
+}
+
+/// Those about the agreed configuration.
+fn of_the_config() -> Vec<(&'static str, Command)> {
+    let name = || "per_minute".to_owned();
+    let sink = SinkEntry {
+        identity: r#"{"transactional_id":"unisono-out"}"#.to_owned(),
+        definition: r#"{"topic":"rows"}"#.to_owned(),
+        takes_dead_letters: true,
+    };
+    vec![
+        (
+            "command-begin-cluster",
+            Command::BeginCluster(BeginCluster {
+                term: 1,
+                id: u128::MAX / 3,
+            }),
+        ),
+        (
+            "command-set-sink",
+            Command::SetSink(SetSink {
+                term: 3,
+                name: "out".to_owned(),
+                sink,
+                by: Origin::Operator,
+            }),
+        ),
+        (
+            "command-apply-pipeline",
+            Command::ApplyPipeline(ApplyPipeline {
+                term: 3,
+                name: name(),
+                sink: "out".to_owned(),
+                definition: r#"{"values":{"n":"count()"}}"#.to_owned(),
+            }),
+        ),
+        (
+            "command-remove-pipeline",
+            Command::RemovePipeline(RemovePipeline {
+                term: 3,
+                name: name(),
+            }),
+        ),
+        (
+            "command-pause-pipeline",
+            Command::PausePipeline(PausePipeline {
+                term: 3,
+                name: name(),
+                paused: true,
+            }),
+        ),
+        (
+            "command-forget-removed",
+            Command::ForgetRemoved(ForgetRemoved {
+                term: 3,
+                names: vec![name()],
+            }),
+        ),
     ]
 }
 
@@ -101,17 +162,17 @@ fn every_command_is_read_from_and_written_to_the_golden_bytes() {
 #[test]
 fn another_versions_entry_is_refused_with_what_to_do() {
     let mut bytes = examples()[3].1.encode();
-    bytes[0] = 1;
+    bytes[0] = 2;
     let older = Command::decode(&bytes).unwrap_err();
-    assert!(matches!(older, DecodeError::Older { found: 1 }));
+    assert!(matches!(older, DecodeError::Older { found: 2 }));
     let text = older.to_string();
     assert!(
-        text.contains("version 1") && text.contains("reads version 2") && text.contains("wipe"),
+        text.contains("version 2") && text.contains("reads version 3") && text.contains("wipe"),
         "{text}"
     );
-    bytes[0] = 3;
+    bytes[0] = 4;
     let newer = Command::decode(&bytes).unwrap_err();
-    assert!(matches!(newer, DecodeError::Newer { found: 3 }));
+    assert!(matches!(newer, DecodeError::Newer { found: 4 }));
     assert!(newer.to_string().contains("upgrade it"), "{newer}");
 }
 

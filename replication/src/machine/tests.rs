@@ -1,6 +1,7 @@
 use super::*;
 use crate::command::{LaneEmpty, LaneMove, Stream};
 
+mod config;
 mod joining;
 
 fn feed_of_two() -> Machine {
@@ -165,6 +166,7 @@ fn the_frontier_only_grows() {
         Command::Frontier(FrontierMoves {
             term: 1,
             next: vec![(key, next)],
+            sink: "builtin".to_owned(),
         })
     };
     machine.apply(7, 1, &to(12));

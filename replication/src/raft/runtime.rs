@@ -3,6 +3,7 @@
 //! One thread is enough, for nothing there takes long: what does (a checkpoint, the disk) is handed to others. And it
 //! wakes nobody to have a message passed on.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -20,7 +21,7 @@ use tokio::time::MissedTickBehavior;
 use super::applier::{Mark, StateMachine};
 use super::entry::Tracker;
 use super::log_store::LogStore;
-use super::members::Members;
+use super::members::{self, Members};
 use super::network::{Network, ask, client};
 use super::server::{Peers, accept};
 use super::takeover::Takeover;
@@ -30,7 +31,7 @@ use super::types::{
 };
 use crate::cursor::{LogCursor, Position};
 use crate::detector::Detector;
-use crate::error::{CheckpointError, HandOverError, ProposeError, StartError};
+use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
 use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
 use crate::identity::number_of;
@@ -55,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) view: watch::Receiver<View>,
     pub(crate) fatal: watch::Receiver<Option<String>>,
     network: Network,
+    /// Held through a change of members.
+    changing: Arc<tokio::sync::Mutex<()>>,
     /// Ends Raft's thread when it is dropped.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -73,11 +76,7 @@ impl Inner {
         let (fatal, failed) = watch::channel(None);
         let log = LogStore::open(&config.dir, config.number, fatal.clone())?;
         let checkpoint = stored_checkpoint(snapshots.as_ref(), &log)?;
-        let incoming = prepare(&config.dir).map_err(|cause| StartError::Io {
-            path: config.dir.clone(),
-            cause,
-        })?;
-        let incoming: Arc<Path> = incoming.into();
+        let incoming = incoming(&config.dir)?;
         let mark = Arc::new(Mark::new(checkpoint));
         let machine = StateMachine {
             mark: Arc::clone(&mark),
@@ -110,11 +109,13 @@ impl Inner {
             view,
             fatal: failed,
             network,
+            changing: Arc::default(),
             stop: Mutex::default(),
             thread: Mutex::default(),
         };
         runtime.block_on(async {
-            inner.spawn_tasks(config.heartbeat, config.listener, views, fatal)
+            let pace = (config.heartbeat, config.forget_learners);
+            inner.spawn_tasks(pace, config.listener, views, fatal)
         })?;
         let (stop, stopped) = oneshot::channel();
         let log = inner.log.clone();
@@ -134,7 +135,7 @@ impl Inner {
     /// Starts what runs beside openraft, on the runtime that this is called on.
     fn spawn_tasks(
         &self,
-        heartbeat: Duration,
+        (heartbeat, forget_learners): (Duration, Duration),
         listener: TcpListener,
         views: watch::Sender<View>,
         fatal: watch::Sender<Option<String>>,
@@ -168,6 +169,9 @@ impl Inner {
             node_id: self.log.node_id(),
             peers: Arc::clone(&self.network.peers),
             gossip: Arc::clone(&self.gossip),
+            forget_learners,
+            changing: Arc::clone(&self.changing),
+            heard: BTreeMap::new(),
         };
         tokio::spawn(members.run());
         self.raft.runtime_config().heartbeat(false);
@@ -223,6 +227,10 @@ impl Inner {
         self.network.peers.get(&number).cloned()
     }
 
+    pub(crate) async fn remove_member(&self, number: u16) -> Result<(), RemoveError> {
+        members::remove(&self.raft, &self.changing, number).await
+    }
+
     pub(crate) async fn hand_over(&self) -> Result<(), HandOverError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {
@@ -250,6 +258,11 @@ impl Inner {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn raft(&self) -> &Raft {
+        &self.raft
+    }
+
     pub(crate) async fn shutdown(&self) {
         // It fails only if Raft's task panicked, which has been reported as fatal.
         let _ = self.raft.shutdown().await;
@@ -261,6 +274,13 @@ impl Inner {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
+}
+
+/// Where peers' checkpoints are received.
+fn incoming(dir: &Path) -> Result<Arc<Path>, StartError> {
+    let path = dir.to_owned();
+    let prepared = prepare(dir).map_err(|cause| StartError::Io { path, cause })?;
+    Ok(prepared.into())
 }
 
 fn put<T>(slot: &Mutex<Option<T>>, value: T) {
@@ -402,6 +422,7 @@ fn view(now: &RaftMetrics<TypeConfig>, mark: &Mark, number: u16) -> View {
         committed: index_of(now.local_committed.as_ref()),
         voters: membership.voter_ids().map(number_of).collect(),
         learners: membership.learner_ids().map(number_of).collect(),
+        joint: membership.get_joint_config().len() > 1,
         snapshot: mark.checkpoint_index(),
     }
 }

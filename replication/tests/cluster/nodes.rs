@@ -221,6 +221,7 @@ impl Cluster {
             heartbeat: self.pace.heartbeat,
             election_timeout: self.pace.election_timeout,
             keep_log_entries: 10,
+            forget_learners: Duration::from_secs(60),
         };
         let engine = Arc::clone(&self.engines[&number]);
         // It waits for its own runtime, which a test's runtime does not allow on its threads.

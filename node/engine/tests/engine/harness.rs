@@ -146,6 +146,22 @@ impl Engine {
     }
 
     /// One engine out of two at the same cuts.
+    /// Without a pipeline, the others' definitions being `specs`.
+    pub fn without(
+        mut self,
+        incarnation: Incarnation,
+        specs: Vec<(Incarnation, PipelineSpec)>,
+    ) -> Result<Self, JoinError> {
+        let mut lanes: Vec<_> = self.lanes.iter_mut().collect();
+        let state = self.feed.snapshot(&mut lanes);
+        let (feed, lanes) = FeedEngine::without(state, incarnation, specs)?;
+        Ok(Self {
+            feed,
+            lanes,
+            agreed: self.agreed,
+        })
+    }
+
     pub fn join(
         mut self,
         mut comes: Self,

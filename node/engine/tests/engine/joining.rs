@@ -263,3 +263,40 @@ fn feeds_of_other_lanes_and_pipelines_without_a_definition_are_refused() {
         assert!(matches!(refused, Err(JoinError::State(_))));
     }
 }
+
+#[test]
+fn a_pipeline_that_is_removed_leaves_the_other_as_if_it_had_never_been_there() {
+    let mut rows = 0;
+    for seed in 0..100 {
+        let (case, later) = with_a_later_one(seed);
+        let start = || caught_up(seed, &case, &later, &mut Random(seed + 1));
+        let (mut elder, younger) = start();
+        play_on(&case, &mut [&mut elder], Random(seed + 2));
+        let (stays, comes) = start();
+        let mut joint = joined(stays, comes, &case, &later);
+        // In the midst, with windows open; those that stay are decoded in another way from then on.
+        let cuts = further(&case, &joint.taken, &mut Random(seed + 2), 9);
+        joint.tick(&cuts);
+        let spec = laid_out(case.spec.clone(), OTHER);
+        let rest = joint.engine.without(LATER, vec![(PIPELINE, spec)]);
+        let mut rest = Feed {
+            engine: rest.unwrap(),
+            batches: batches(&case, OTHER),
+            ..joint
+        };
+        let mut random = Random(seed + 2);
+        further(&case, &younger.taken, &mut random, 9);
+        play_on(&case, &mut [&mut rest], random);
+        let expected = elder.of(PIPELINE, StreamKind::Rows);
+        assert_eq!(rest.of(PIPELINE, StreamKind::Rows), expected, "{seed}");
+        assert_eq!(rest.engine.stats(LATER), None);
+        let alone = elder.engine.checkpoint();
+        assert_eq!(
+            rest.engine.checkpoint(),
+            alone,
+            "{seed}: nothing of it is left"
+        );
+        rows += expected.len();
+    }
+    assert!(rows > 1000, "{rows} rows");
+}

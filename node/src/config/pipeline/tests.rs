@@ -89,7 +89,8 @@ fn what_is_left_out_has_its_default() {
 #[test]
 fn the_canonical_text_gives_the_same_definition_back() {
     let definition = PipelineDefinition::parse("p.toml", DNS).unwrap();
-    let again = PipelineDefinition::from_canonical(&definition.canonical).unwrap();
+    let again =
+        PipelineDefinition::from_canonical(&definition.canonical, &definition.sink).unwrap();
     assert_eq!(
         format!("{:?}", again.spec),
         format!("{:?}", definition.spec)
@@ -111,7 +112,7 @@ fn the_canonical_text_is_a_promise() {
         "name='p'\nsources=['s']\ntime={field='t'}\nwindow={size='1m'}\nvalues={n='count()'}";
     let canonical = PipelineDefinition::parse("p.toml", text).unwrap().canonical;
     let expected = concat!(
-        r#"{"version":1,"name":"p","sources":["s"],"sink":"builtin","fields":[["t"]],"#,
+        r#"{"version":2,"name":"p","sources":["s"],"fields":[["t"]],"#,
         r#""time":{"field":{"column":0,"format":"auto"}},"filter":null,"group_by":[],"#,
         r#""window":{"size_ms":60000,"slide_ms":60000,"offset_ms":0},"#,
         r#""close":{"lag_ms":0,"records":1,"idle_ms":10000},"values":[["n","count",null]],"#,
@@ -123,11 +124,11 @@ fn the_canonical_text_is_a_promise() {
 #[test]
 fn a_damaged_or_newer_canonical_text_is_refused() {
     let canonical = PipelineDefinition::parse("p.toml", DNS).unwrap().canonical;
-    let newer = canonical.replace("\"version\":1", "\"version\":2");
-    let error = PipelineDefinition::from_canonical(&newer).unwrap_err();
+    let newer = canonical.replace("\"version\":2", "\"version\":3");
+    let error = PipelineDefinition::from_canonical(&newer, BUILTIN_SINK).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "definition has version 2, this program reads up to 1; upgrade it"
+        "definition has version 3, this program reads up to 2; upgrade it"
     );
     for (from, to) in [
         ("\"column\":0", "\"column\":9"),
@@ -138,7 +139,7 @@ fn a_damaged_or_newer_canonical_text_is_refused() {
     ] {
         let damaged = canonical.replacen(from, to, 1);
         assert_ne!(damaged, canonical);
-        let error = PipelineDefinition::from_canonical(&damaged).unwrap_err();
+        let error = PipelineDefinition::from_canonical(&damaged, BUILTIN_SINK).unwrap_err();
         assert!(error.to_string().contains("damaged"), "{error}");
     }
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use unisono_replication::command::{Command, FrontierMoves};
+use unisono_replication::command::{Command, FrontierMoves, StreamKey};
 
 use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
-use crate::core::{Authority, Core};
+use crate::core::{Agreed, Authority, Core};
 use crate::definition::BUILTIN_SINK;
 use crate::ids::key_of;
 use crate::publish::streams_of;
@@ -68,7 +68,7 @@ impl Sink for BuiltinSink {
             return Err(fenced());
         };
         let agreed = self.core.agreed();
-        let streams = streams_of(&agreed, &self.core.config, BUILTIN_SINK);
+        let streams = streams_of(&agreed, BUILTIN_SINK);
         let known = |stream| (stream, agreed.machine.frontier(key_of(stream)));
         let frontier = streams.into_iter().map(known).collect();
         drop(agreed);
@@ -88,13 +88,14 @@ impl Sink for BuiltinSink {
             let agreed = self.core.agreed();
             let streams = frontier.0.iter();
             let next = streams.map(|(&stream, &next)| (key_of(stream), next));
-            next.filter(|&(key, next)| next > agreed.machine.frontier(key))
+            next.filter(|&(key, next)| is_ours(&agreed, key) && next > agreed.machine.frontier(key))
                 .collect()
         };
         let term = authority.term;
         let moves = FrontierMoves {
             term,
             next: next.clone(),
+            sink: BUILTIN_SINK.to_owned(),
         };
         if let Err(reason) = self.agree(moves) {
             let counters = &self.core.counters;
@@ -104,7 +105,7 @@ impl Sink for BuiltinSink {
         }
         // An entry of a term that has ended is void, though it stands in the log.
         let agreed = self.core.agreed();
-        let moved = |&(key, next)| agreed.machine.frontier(key) >= next;
+        let moved = |&(key, next)| !is_ours(&agreed, key) || agreed.machine.frontier(key) >= next;
         if !next.iter().all(moved) {
             return Err(fenced());
         }
@@ -116,6 +117,11 @@ impl Sink for BuiltinSink {
     fn release(&mut self) {
         self.held = None;
     }
+}
+
+/// Whether the stream is there and goes nowhere else.
+fn is_ours(agreed: &Agreed, key: StreamKey) -> bool {
+    agreed.machine.sink_of(key) == Some(BUILTIN_SINK)
 }
 
 fn fenced() -> PublishError {

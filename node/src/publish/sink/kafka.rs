@@ -5,8 +5,11 @@ mod error;
 mod fence;
 mod frontier;
 mod handle;
+mod offsets;
 mod topics;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::BaseConsumer;
@@ -21,10 +24,11 @@ pub use error::SinkError;
 use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
 use crate::config::{SinkConfig, SinkKind};
 use crate::kafka::context::ClientEvents;
-use error::{is_fenced, is_refused};
+use error::{foreign, is_fenced, is_refused};
 use fence::Pace;
-use frontier::{FrontierReader, ReadError};
+use frontier::{Found, FrontierReader, ReadError};
 use handle::{Handle, Pool};
+use offsets::Offsets;
 
 /// Bounds of one transaction.
 const BOUNDS: Bounds = Bounds {
@@ -32,6 +36,8 @@ const BOUNDS: Bounds = Bounds {
     bytes: 4 << 20,
 };
 const ACQUIRE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a first look at whose the sink is may take: it decides nothing that acquiring does not.
+const LOOK_WITHIN: Duration = Duration::from_secs(2);
 const DELIVER_WITHIN: Duration = Duration::from_secs(8);
 const COMMIT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -42,6 +48,9 @@ pub struct KafkaSink {
     pool: Pool,
     active: Option<Handle>,
     pace: Pace,
+    offsets: Arc<Offsets>,
+    /// Other clusters that write to the frontier topic.
+    others: BTreeSet<String>,
 }
 
 impl KafkaSink {
@@ -56,15 +65,59 @@ impl KafkaSink {
             .create_with_context(ClientEvents::new(&config.frontier_topic))
             .map_err(|error| config.refused(&error))?;
         topics::ensure(config, &reader)?;
-        let pool = Pool::new(producer, &config.topic);
+        let offsets = Arc::default();
+        let pool = Pool::new(producer, &config.topic, &offsets);
         pool.keep_warm();
-        Ok(Self {
+        let mut sink = Self {
             config: config.clone(),
             reader,
             pool,
             active: None,
             pace: Pace::Quick,
-        })
+            offsets,
+            others: BTreeSet::new(),
+        };
+        sink.look()?;
+        Ok(sink)
+    }
+
+    /// Looks whose the sink is before it is taken from anybody, and whether its rows are there.
+    fn look(&mut self) -> Result<(), SinkError> {
+        match self.read(Instant::now() + LOOK_WITHIN) {
+            Ok(found) => {
+                let rows = found.frontier.0.iter();
+                let rows = rows.filter(|(stream, _)| stream.kind == StreamKind::Rows);
+                let published = rows.map(|(_, next)| next).sum();
+                let held = topics::appended(&self.config.topic, &self.reader, LOOK_WITHIN);
+                self.offsets.compare(&self.config.topic, published, held);
+                self.others.extend(found.others);
+                Ok(())
+            }
+            Err(ReadError::Foreign(other)) => Err(SinkError::Foreign(self.foreign(&other))),
+            // An open transaction hides it, or the broker is slow: acquiring tells.
+            Err(ReadError::Unavailable(_) | ReadError::Unreadable(_)) => Ok(()),
+        }
+    }
+
+    fn read(&self, deadline: Instant) -> Result<Found, ReadError> {
+        let reader = FrontierReader {
+            consumer: &self.reader,
+            topic: &self.config.frontier_topic,
+            key: &self.config.transactional_id,
+            cluster: self.config.cluster,
+            deadline,
+        };
+        reader.read()
+    }
+
+    fn foreign(&self, other: &str) -> String {
+        let KafkaSinkConfig {
+            transactional_id,
+            frontier_topic,
+            cluster,
+            ..
+        } = &self.config;
+        foreign(transactional_id, frontier_topic, other, *cluster)
     }
 
     /// Whether the sink was acquired and no error has come since. Another may have fenced it meanwhile.
@@ -88,7 +141,7 @@ impl KafkaSink {
             self.send(handle, index, row, deadline)?;
         }
         let value = frontier
-            .encode()
+            .encode(self.config.cluster)
             .map_err(|error| self.fatal(error.to_string()))?;
         let record = BaseRecord::with_opaque_to(&self.config.frontier_topic, batch.len())
             .partition(0)
@@ -232,7 +285,7 @@ impl KafkaSink {
 
 /// The clients' settings for a sink of the config.
 #[must_use]
-pub fn settings(sink: &SinkConfig) -> KafkaSinkConfig {
+pub fn settings(sink: &SinkConfig, cluster: u128) -> KafkaSinkConfig {
     let SinkKind::Kafka(sink) = &sink.kind;
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     KafkaSinkConfig {
@@ -241,6 +294,7 @@ pub fn settings(sink: &SinkConfig) -> KafkaSinkConfig {
         dead_letter_topic: sink.dead_letters.clone(),
         frontier_topic: sink.frontier_topic.clone(),
         transactional_id: sink.transactional_id.clone(),
+        cluster,
         properties: sink.properties.iter().map(owned).collect(),
     }
 }
@@ -260,23 +314,22 @@ impl Sink for KafkaSink {
             self.pace,
             deadline,
         )?;
-        let reader = FrontierReader {
-            consumer: &self.reader,
-            topic: &self.config.frontier_topic,
-            key: &self.config.transactional_id,
-            deadline,
-        };
-        match reader.read() {
-            Ok(frontier) => {
+        match self.read(deadline) {
+            Ok(found) => {
                 self.active = Some(handle);
                 self.pool.keep_warm();
-                Ok(frontier)
+                self.others.extend(found.others);
+                Ok(found.frontier)
             }
             Err(error) => {
                 handle.retire();
                 Err(match error {
                     ReadError::Unavailable(reason) => self.unavailable(reason),
                     ReadError::Unreadable(reason) => self.fatal(reason),
+                    ReadError::Foreign(other) => PublishError::Foreign {
+                        sink: self.config.transactional_id.clone(),
+                        reason: self.foreign(&other),
+                    },
                 })
             }
         }
@@ -322,5 +375,20 @@ impl Sink for KafkaSink {
         self.pool.keep_warm();
         // Serves what librdkafka has to tell; nothing is assigned, so no record can come.
         let _ = self.reader.poll(Duration::ZERO);
+    }
+
+    fn notice(&self) -> Option<String> {
+        let others = (!self.others.is_empty()).then(|| {
+            let others: Vec<&str> = self.others.iter().map(String::as_str).collect();
+            format!(
+                "cluster {} writes to frontier topic {} too (this is cluster {:032x}); transactional ids keep them apart, but its \
+                 open transactions delay takeovers: give each cluster a frontier topic of its own",
+                others.join(" and cluster "),
+                self.config.frontier_topic,
+                self.config.cluster
+            )
+        });
+        let told: Vec<String> = others.into_iter().chain(self.offsets.notice()).collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 }

@@ -23,6 +23,8 @@ pub struct KafkaSinkConfig {
     pub frontier_topic: String,
     /// One for each sink of a cluster, the same on all of its replicas; no other program may use it.
     pub transactional_id: String,
+    /// The cluster's random name, which stands in its frontier.
+    pub cluster: u128,
     /// Properties of librdkafka, over our defaults; some are refused.
     pub properties: BTreeMap<String, String>,
 }
@@ -36,6 +38,7 @@ impl fmt::Debug for KafkaSinkConfig {
             .field("dead_letter_topic", &self.dead_letter_topic)
             .field("frontier_topic", &self.frontier_topic)
             .field("transactional_id", &self.transactional_id)
+            .field("cluster", &self.cluster)
             .field("properties", &self.properties.keys())
             .finish()
     }

@@ -26,6 +26,24 @@ pub enum SinkError {
     /// The broker refuses the topic, or it is not fit. An operator must act; do not retry.
     #[error("kafka sink: topic {topic}: {reason}")]
     Topic { topic: String, reason: String },
+    /// Another cluster publishes here. An operator must give one of them another sink.
+    #[error("{0}")]
+    Foreign(String),
+}
+
+/// What to say of a frontier that is another cluster's.
+pub(super) fn foreign(
+    transactional_id: &str,
+    frontier_topic: &str,
+    other: &str,
+    own: u128,
+) -> String {
+    format!(
+        "transactional id {transactional_id} with frontier topic {frontier_topic} belongs to cluster {other}, and this is cluster \
+         {own:032x}: two clusters must not share a sink. If that one still runs, give this one's sink another \
+         transactional_id, frontier_topic and topic; if it is gone (its data directories were wiped, or this one's are mistyped), \
+         put the data directories right, or give the sink new names as well: the rows in its topic are not this cluster's"
+    )
 }
 
 /// Whether the broker has given the transactional id to a newer producer.

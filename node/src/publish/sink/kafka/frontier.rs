@@ -1,5 +1,6 @@
 //! How far was published: a record in a compacted topic, written in the rows' own transaction.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -11,7 +12,7 @@ use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use crate::kafka::context::ClientEvents;
 use crate::publish::sink::Frontier;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The last frontier lies within the last few offsets, unless many transactions were aborted after it: reading begins
 /// that far from the end and goes further back only if nothing is found, so that its time does not grow with the topic.
 const TAIL: i64 = 64;
@@ -21,6 +22,8 @@ const TAIL: i64 = 64;
 #[serde(deny_unknown_fields)]
 struct Wire {
     version: u32,
+    /// The cluster whose pipelines these are: 32 hex digits.
+    cluster: String,
     streams: Vec<WireStream>,
 }
 
@@ -39,8 +42,13 @@ enum WireKind {
     DeadLetters,
 }
 
+/// A cluster's id as it is written.
+pub(super) fn cluster_text(cluster: u128) -> String {
+    format!("{cluster:032x}")
+}
+
 impl Frontier {
-    pub(super) fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+    pub(super) fn encode(&self, cluster: u128) -> Result<Vec<u8>, serde_json::Error> {
         let stream = |(stream, next): (&StreamId, &u64)| WireStream {
             incarnation: stream.incarnation.0,
             kind: match stream.kind {
@@ -51,23 +59,34 @@ impl Frontier {
         };
         serde_json::to_vec(&Wire {
             version: VERSION,
+            cluster: cluster_text(cluster),
             streams: self.0.iter().map(stream).collect(),
         })
     }
 
-    fn decode(value: &[u8]) -> Result<Self, String> {
+    /// The frontier, if it is this cluster's.
+    fn decode(value: &[u8], cluster: u128) -> Result<Self, ReadError> {
         #[derive(Deserialize)]
         struct Versioned {
             version: u32,
         }
-        let found: Versioned = serde_json::from_slice(value).map_err(|error| error.to_string())?;
-        if found.version != VERSION {
-            return Err(format!(
-                "is of version {}, this program reads version {VERSION}; upgrade it",
-                found.version
-            ));
+        let unreadable = |error: serde_json::Error| ReadError::Unreadable(error.to_string());
+        let Versioned { version: found } = serde_json::from_slice(value).map_err(unreadable)?;
+        if found != VERSION {
+            let what_to_do = match found > VERSION {
+                true => "upgrade it",
+                false => {
+                    "the older one's log is not carried over: give the sink another frontier_topic and topic"
+                }
+            };
+            return Err(ReadError::Unreadable(format!(
+                "is of version {found}, this program reads version {VERSION}; {what_to_do}"
+            )));
         }
-        let wire: Wire = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        let wire: Wire = serde_json::from_slice(value).map_err(unreadable)?;
+        if wire.cluster != cluster_text(cluster) {
+            return Err(ReadError::Foreign(wire.cluster));
+        }
         let stream = |stream: WireStream| {
             let kind = match stream.kind {
                 WireKind::Rows => StreamKind::Rows,
@@ -85,8 +104,17 @@ impl Frontier {
     }
 }
 
+/// The cluster that a record under another key is of, if it is one of this version.
+fn cluster_of(value: &[u8]) -> Option<String> {
+    let wire: Wire = serde_json::from_slice(value).ok()?;
+    Some(wire.cluster)
+}
+
 /// Why the frontier could not be read.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReadError {
+    /// It is another cluster's, this one.
+    Foreign(String),
     /// Not all of it in time. A part is no answer.
     Unavailable(String),
     /// It is there, but cannot be understood.
@@ -99,25 +127,39 @@ pub(super) struct FrontierReader<'a> {
     pub(super) topic: &'a str,
     /// The key of the sink's records.
     pub(super) key: &'a str,
+    pub(super) cluster: u128,
     pub(super) deadline: Instant,
+}
+
+/// What a frontier topic holds.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Empty if there is none.
+    pub(super) frontier: Frontier,
+    /// Other clusters that write there too, as far as was read.
+    pub(super) others: BTreeSet<String>,
 }
 
 impl FrontierReader<'_> {
     /// The last committed frontier, empty if there is none. Only what was read after fencing is an answer.
-    pub(super) fn read(&self) -> Result<Frontier, ReadError> {
+    pub(super) fn read(&self) -> Result<Found, ReadError> {
         let (low, end) = self
             .consumer
             .fetch_watermarks(self.topic, 0, self.remaining())
             .map_err(|error| self.failed(&error))?;
         let mut back = TAIL;
+        let mut others = BTreeSet::new();
         loop {
             let start = end.saturating_sub(back).max(low);
-            let found = self.scan(start, end);
+            let found = self.scan(start, end, &mut others);
             // Else it would go on fetching.
             let _ = self.consumer.unassign();
             match found? {
-                Some(frontier) => return Ok(frontier),
-                None if start == low => return Ok(Frontier::default()),
+                Some(frontier) => return Ok(Found { frontier, others }),
+                None if start == low => {
+                    let frontier = Frontier::default();
+                    return Ok(Found { frontier, others });
+                }
                 None => back = back.saturating_mul(TAIL),
             }
         }
@@ -135,7 +177,12 @@ impl FrontierReader<'_> {
     ///
     /// The end is where nothing more was *appended*, not only where nothing more can be read: while any transaction
     /// is open in the topic, committed frontiers behind it are hidden, and the last one in sight would be an old one.
-    fn scan(&self, start: i64, end: i64) -> Result<Option<Frontier>, ReadError> {
+    fn scan(
+        &self,
+        start: i64,
+        end: i64,
+        others: &mut BTreeSet<String>,
+    ) -> Result<Option<Frontier>, ReadError> {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(self.topic, 0, Offset::Offset(start))
             .map_err(|error| self.failed(&error))?;
@@ -150,6 +197,10 @@ impl FrontierReader<'_> {
             {
                 Some(Ok(message)) if message.key() == Some(self.key.as_bytes()) => {
                     last = message.payload().map(<[u8]>::to_vec);
+                }
+                Some(Ok(message)) => {
+                    let cluster = message.payload().and_then(cluster_of);
+                    others.extend(cluster.filter(|it| *it != cluster_text(self.cluster)));
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => {
                     let reached = self.consumer.context().take_end();
@@ -169,11 +220,13 @@ impl FrontierReader<'_> {
                 )));
             }
         }
-        last.map(|value| Frontier::decode(&value))
-            .transpose()
-            .map_err(|reason| {
+        let read = last.map(|value| Frontier::decode(&value, self.cluster));
+        read.transpose().map_err(|error| match error {
+            ReadError::Unreadable(reason) => {
                 ReadError::Unreadable(format!("the frontier in topic {}: {reason}", self.topic))
-            })
+            }
+            error => error,
+        })
     }
 }
 
@@ -207,21 +260,32 @@ mod tests {
             (stream(7, StreamKind::Rows), u64::MAX),
             (stream(7, StreamKind::DeadLetters), 3),
         ]));
-        let value = golden::bytes("frontier", &frontier.encode().unwrap());
+        let value = golden::bytes("frontier-2", &frontier.encode(255).unwrap());
         assert_eq!(
             String::from_utf8_lossy(&value),
-            r#"{"version":1,"streams":[{"incarnation":7,"kind":"rows","next":18446744073709551615},{"incarnation":7,"kind":"dead_letters","next":3}]}"#
+            r#"{"version":2,"cluster":"000000000000000000000000000000ff","streams":[{"incarnation":7,"kind":"rows","next":18446744073709551615},{"incarnation":7,"kind":"dead_letters","next":3}]}"#
         );
-        assert_eq!(Frontier::decode(&value), Ok(frontier));
+        assert_eq!(Frontier::decode(&value, 255), Ok(frontier));
     }
 
     #[test]
-    fn a_newer_version_is_refused_with_both_versions() {
-        let error = Frontier::decode(br#"{"version":2,"x":1}"#).unwrap_err();
-        assert_eq!(
-            error,
-            "is of version 2, this program reads version 1; upgrade it"
-        );
+    fn another_clusters_record_is_not_taken_for_ours() {
+        let value = Frontier::default().encode(255).unwrap();
+        let error = Frontier::decode(&value, 7).unwrap_err();
+        assert_eq!(error, ReadError::Foreign(cluster_text(255)));
+    }
+
+    #[test]
+    fn another_version_is_refused_with_both_versions_and_what_to_do() {
+        for (found, what_to_do) in [(1, "not carried over"), (3, "upgrade it")] {
+            let value = format!(r#"{{"version":{found},"x":1}}"#);
+            let error = Frontier::decode(value.as_bytes(), 7).unwrap_err();
+            let ReadError::Unreadable(text) = error else {
+                panic!("{error:?}");
+            };
+            assert!(text.contains(&format!("version {found}, this program reads version 2")));
+            assert!(text.contains(what_to_do), "{text}");
+        }
     }
 
     #[test]

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
+use rdkafka::Message;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext};
 
 use super::error::{is_fence, is_fenced};
+use super::offsets::Offsets;
 use crate::threads::{Role, lock, spawn};
 
 const SPARE: usize = 3;
@@ -23,6 +25,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(super) struct Deliveries {
     failed: Mutex<Option<(usize, KafkaError)>>,
+    offsets: Arc<Offsets>,
 }
 
 impl Deliveries {
@@ -49,9 +52,14 @@ impl ProducerContext for Deliveries {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
-        if let Err((error, _)) = result {
-            let mut failed = lock(&self.failed);
-            failed.get_or_insert_with(|| (index, error.clone()));
+        match result {
+            Ok(record) => self
+                .offsets
+                .note(record.topic(), record.partition(), record.offset()),
+            Err((error, _)) => {
+                let mut failed = lock(&self.failed);
+                failed.get_or_insert_with(|| (index, error.clone()));
+            }
         }
     }
 }
@@ -64,9 +72,16 @@ pub(super) struct Handle {
 
 impl Handle {
     /// Connects, and learns where the topic's partitions are. Touches no transaction.
-    pub(super) fn connect(config: &ClientConfig, topic: &str) -> KafkaResult<Self> {
-        let producer: BaseProducer<Deliveries> =
-            config.create_with_context(Deliveries::default())?;
+    pub(super) fn connect(
+        config: &ClientConfig,
+        topic: &str,
+        offsets: &Arc<Offsets>,
+    ) -> KafkaResult<Self> {
+        let deliveries = Deliveries {
+            offsets: Arc::clone(offsets),
+            ..Deliveries::default()
+        };
+        let producer: BaseProducer<Deliveries> = config.create_with_context(deliveries)?;
         producer
             .client()
             .fetch_metadata(Some(topic), CONNECT_WITHIN)?;
@@ -109,15 +124,17 @@ pub(super) struct Pool {
     topic: Arc<str>,
     spare: Arc<Mutex<Vec<Handle>>>,
     filling: Arc<AtomicBool>,
+    offsets: Arc<Offsets>,
 }
 
 impl Pool {
-    pub(super) fn new(config: ClientConfig, topic: &str) -> Self {
+    pub(super) fn new(config: ClientConfig, topic: &str, offsets: &Arc<Offsets>) -> Self {
         Self {
             config: Arc::new(config),
             topic: topic.into(),
             spare: Arc::default(),
             filling: Arc::default(),
+            offsets: Arc::clone(offsets),
         }
     }
 
@@ -148,7 +165,7 @@ impl Pool {
 
     fn fill(&self) {
         while lock(&self.spare).len() < SPARE {
-            match Handle::connect(&self.config, &self.topic) {
+            match Handle::connect(&self.config, &self.topic, &self.offsets) {
                 Ok(handle) => lock(&self.spare).push(handle),
                 Err(error) => {
                     tracing::debug!(%error, "no spare kafka producer for now");
@@ -165,7 +182,7 @@ impl Pool {
             .filter(|handle| handle.born.elapsed() <= YOUNG);
         match young {
             Some(handle) => Ok(handle),
-            None => Handle::connect(&self.config, &self.topic),
+            None => Handle::connect(&self.config, &self.topic, &self.offsets),
         }
     }
 }

@@ -38,6 +38,27 @@ pub(super) fn ensure(
     topics.check_frontier()
 }
 
+/// How many records were ever appended to a topic, at most; `None` if that cannot be learnt now.
+pub(super) fn appended(
+    topic: &str,
+    reader: &BaseConsumer<ClientEvents>,
+    within: Duration,
+) -> Option<u64> {
+    let metadata = reader.fetch_metadata(Some(topic), within).ok()?;
+    let found = metadata
+        .topics()
+        .iter()
+        .find(|found| found.name() == topic)?;
+    let mut appended = 0_u64;
+    for partition in found.partitions() {
+        let (_, end) = reader
+            .fetch_watermarks(topic, partition.id(), within)
+            .ok()?;
+        appended = appended.saturating_add(u64::try_from(end).ok()?);
+    }
+    Some(appended)
+}
+
 #[derive(Clone, Copy)]
 enum Kind {
     Rows,

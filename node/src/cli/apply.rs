@@ -1,0 +1,143 @@
+//! `unisono apply`, `unisono pipelines`, `unisono members`: what an operator wants of the cluster.
+
+use std::path::{Path, PathBuf};
+
+use unisono_api::Order;
+use unisono_api::client::Client;
+use unisono_api::dto::{AppliedPipeline, AppliedSink, Apply};
+
+use super::error::CliError;
+use super::remote::{DEFAULT_URL, node_error, print, runtime};
+use crate::config::{FileKind, NodeConfig};
+use crate::definition::PipelineDefinition;
+
+/// Have the cluster agree on what a file says
+///
+/// The file is a pipeline's, or a node's config, whose sinks and pipelines are all applied. What is agreed otherwise is
+/// replaced: a pipeline ends, with its rows, and begins anew as another incarnation. What the file lacks stays as it is.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ApplyArgs {
+    /// A pipeline file, or a node's config
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// Which node is asked.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NodeArgs {
+    /// The HTTP address of any node
+    #[arg(long, default_value = DEFAULT_URL)]
+    url: String,
+}
+
+/// End a pipeline, or hold its publishing
+#[derive(Clone, Debug, clap::Args)]
+pub struct PipelinesArgs {
+    #[command(subcommand)]
+    command: PipelineCommand,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum PipelineCommand {
+    /// End a pipeline: its rows are no longer published or served, and files that name it do not bring it back
+    Remove(PipelineArgs),
+    /// Hold the publishing of its rows, which are computed all the same
+    Pause(PipelineArgs),
+    /// Publish the rows that were held, and go on
+    Resume(PipelineArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct PipelineArgs {
+    /// The pipeline's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// Take a node out of the members
+#[derive(Clone, Debug, clap::Args)]
+pub struct MembersArgs {
+    #[command(subcommand)]
+    command: MemberCommand,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum MemberCommand {
+    /// A node that no file names among the peers any more is no member from now on
+    Remove(MemberArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct MemberArgs {
+    /// The node's id
+    #[arg(value_name = "ID")]
+    id: u16,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// Applies a file.
+///
+/// # Errors
+/// Exit code 64 for a file that is not right, 1 where the cluster does not take it.
+pub fn apply(args: &ApplyArgs) -> Result<(), CliError> {
+    give(&args.node, &Order::Apply(read(&args.file)?))
+}
+
+/// Carries out a command on a pipeline.
+///
+/// # Errors
+/// Exit code 64 for a pipeline that is not there, 1 where the cluster does not take it.
+pub fn pipelines(args: &PipelinesArgs) -> Result<(), CliError> {
+    match args.command.clone() {
+        PipelineCommand::Remove(of) => give(&of.node, &Order::RemovePipeline(of.name)),
+        PipelineCommand::Pause(of) => give(&of.node, &Order::PausePipeline(of.name)),
+        PipelineCommand::Resume(of) => give(&of.node, &Order::ResumePipeline(of.name)),
+    }
+}
+
+/// Carries out a command on the members.
+///
+/// # Errors
+/// Exit code 1 where the cluster does not take it.
+pub fn members(args: &MembersArgs) -> Result<(), CliError> {
+    let MemberCommand::Remove(of) = &args.command;
+    give(&of.node, &Order::RemoveMember(of.id))
+}
+
+fn give(node: &NodeArgs, order: &Order) -> Result<(), CliError> {
+    let client = Client::new(&node.url).map_err(node_error)?;
+    let done = runtime()?.block_on(client.order(order));
+    let mut text = done.map_err(node_error)?.done.join("\n");
+    text.push('\n');
+    print(text.as_bytes())
+}
+
+fn read(file: &Path) -> Result<Apply, CliError> {
+    let pipeline = |definition: PipelineDefinition| AppliedPipeline {
+        name: definition.name,
+        sink: definition.sink,
+        definition: definition.canonical,
+    };
+    Ok(match FileKind::of(file)? {
+        FileKind::Pipeline => Apply {
+            sinks: Vec::new(),
+            pipelines: vec![pipeline(PipelineDefinition::load(file)?)],
+        },
+        FileKind::Node => {
+            let config = NodeConfig::load(file)?;
+            let sinks = config.sinks.iter().map(|sink| AppliedSink {
+                name: sink.name.clone(),
+                definition: sink.canonical(),
+            });
+            Apply {
+                sinks: sinks.collect(),
+                pipelines: config.pipelines.into_iter().map(pipeline).collect(),
+            }
+        }
+    })
+}
