@@ -49,7 +49,8 @@ pub struct Setup {
     pub nodes: u16,
     /// How often a replica checkpoints, as in its config (`"2s"`); `None`: the default.
     pub checkpoint_interval: Option<String>,
-    /// The part of the config that all replicas have in common: `[[source]]`, `[[sink]]` and `[[pipeline]]`.
+    /// The part of the config that all replicas have in common: `[[source]]`, `[[sink]]` and `[[pipeline]]`. Replica 1
+    /// runs in the folder `unisono-1` of `dir`, and so on.
     pub streams: String,
     /// The pipeline by which `Cluster::pipeline` and `Cluster::wait_ready` judge how far a replica has come.
     pub pipeline: String,

@@ -18,6 +18,7 @@ use crate::definition::PipelineDefinition;
 use crate::feed::{Feed, Hooks};
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
+use crate::lead::Seconds;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
 
@@ -37,6 +38,8 @@ pub struct Core {
     pub read_ahead: Arc<ReadAhead>,
     /// What it has counted.
     pub counters: Counters,
+    /// The others, as this node sees them while it leads.
+    pub seconds: Mutex<Seconds>,
     /// What its publishers have published.
     pub reported: Reported,
     /// Records have arrived in a lane where the proposer had seen none, or a feed has started.
@@ -101,6 +104,12 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// Checkpoints that were taken from peers.
     pub checkpoints_installed: AtomicU64,
+    /// Ticks that this node proposed alone: no other replica's word counted.
+    pub ticks_alone: AtomicU64,
+    /// Rows and dead letters that this node published alone.
+    pub rows_alone: AtomicU64,
+    /// Times another replica held other records than this node, which led, or had computed other rows.
+    pub disagreements: AtomicU64,
     /// Proposals whose outcome is unknown or void.
     pub proposals_lost: AtomicU64,
     /// Times a sink was acquired.
@@ -194,6 +203,7 @@ impl Core {
             results,
             workers: Arc::new(workers),
             counters: Counters::default(),
+            seconds: Mutex::default(),
             reported: Reported::default(),
             arrivals: Arc::default(),
             waiting: Mutex::default(),

@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 
 use unisono_replication::command::{Command, FeedId};
 use unisono_replication::machine::{AcceptedTick, Effect, Machine};
+use unisono_replication::tick::CATCH_UP_MS;
 use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
 
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan, SetupError};
 use crate::ingest::LaneStart;
+use crate::proposer::wall_ms;
 use crate::threads::{Role, test_panic};
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
@@ -215,7 +217,11 @@ impl Driver {
         let id = tick.feed;
         let feed = {
             let mut agreed = self.core.agreed_mut();
-            agreed.ticked.insert(id, Instant::now());
+            // A tick of long ago, read again after a start, says nothing of the time since.
+            match is_live(tick.clock_ms, wall_ms()) {
+                true => agreed.ticked.insert(id, Instant::now()),
+                false => agreed.ticked.remove(&id),
+            };
             agreed.feeds.get(&id).cloned()
         };
         // Not while the lock is held: a feed that is behind makes the driver wait here.
@@ -286,6 +292,12 @@ impl Driver {
     }
 }
 
+/// Whether a tick was made just now, by the clocks that it tells of. If this node's own clock is wrong, none is: then what
+/// the others' clocks say is agreed time.
+fn is_live(clock_ms: i64, own_ms: i64) -> bool {
+    own_ms.saturating_sub(clock_ms).saturating_abs() <= CATCH_UP_MS
+}
+
 /// Ends feeds: nothing of them runs any more when this returns. Not to be called while the agreed state is locked, for
 /// all others would wait for their threads too.
 fn end(feeds: impl IntoIterator<Item = Arc<Feed>>) {
@@ -295,5 +307,20 @@ fn end(feeds: impl IntoIterator<Item = Arc<Feed>>) {
             feed = held;
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_read_again_long_after_it_was_made_is_no_stamp() {
+        assert!(is_live(1_000_000, 1_010_000));
+        assert!(!is_live(1_000_000, 1_010_001));
+        assert!(
+            !is_live(4_600_000, 1_000_000),
+            "this node's clock is behind"
+        );
     }
 }

@@ -9,12 +9,12 @@ mod rows;
 mod runner;
 mod setup;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unisono_engine::row::{Digest, Incarnation, Seq, StreamId};
 use unisono_engine::spec::LaneId;
@@ -61,6 +61,8 @@ pub struct Feed {
 struct Shared {
     status: Mutex<FeedStatus>,
     ticks: AtomicU64,
+    /// When the ticks that wait were handed over, the oldest first.
+    waiting: Mutex<VecDeque<Instant>>,
     /// Those who want to see the state after the present tick.
     looks: Mutex<Vec<SyncSender<FeedSnapshot>>>,
 }
@@ -210,6 +212,7 @@ impl Feed {
 
     /// Hands over an accepted tick. Waits while too many are waiting already.
     pub fn tick(&self, tick: AcceptedTick) {
+        lock(&self.shared.waiting).push_back(Instant::now());
         self.send(Message::Tick(tick));
     }
 
@@ -249,6 +252,18 @@ impl Feed {
     #[must_use]
     pub fn ticks(&self) -> u64 {
         self.shared.ticks.load(Ordering::Relaxed)
+    }
+
+    /// Since when the oldest tick waits that is not taken in; `None`: none does.
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Instant> {
+        lock(&self.shared.waiting).front().copied()
+    }
+
+    /// Whether it takes in nothing more.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        lock(&self.shared.status).stopped.is_some()
     }
 
     /// The state after the present tick, shared with the feed, which goes on meanwhile.

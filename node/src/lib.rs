@@ -17,6 +17,7 @@ mod golden;
 pub mod ids;
 pub mod ingest;
 pub mod kafka;
+pub mod lead;
 mod proposer;
 pub mod publish;
 pub mod results;

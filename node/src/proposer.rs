@@ -1,6 +1,7 @@
 //! The proposer: while this node leads, it makes the ticks. One proposal is in flight at a time, and each builds on the
 //! agreed state that this node has read, so what it proposes after losing the lead is void.
 
+mod confirm;
 mod creation;
 mod joining;
 
@@ -13,12 +14,16 @@ use unisono_replication::command::{
     AddLanes, Command, FeedId, FeedTick, LaneEntry, LaneMove, Ticks,
 };
 use unisono_replication::machine;
-use unisono_replication::tick::{InHand, LastTick, Metronome, median_clock_ms, next_agreed_ms};
+use unisono_replication::tick::{
+    InHand, LastTick, Metronome, clock_ms, median_clock_ms, next_agreed_ms,
+};
 
 use crate::core::{Agreed, Authority, Core};
 use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
-use crate::threads::{Role, test_panic};
+use crate::lead::{Confirmed, FeedQuestion};
+use crate::threads::{Role, lock, test_panic};
+use confirm::Confirming;
 use creation::Creation;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
@@ -34,8 +39,23 @@ const LOOK_AROUND: Duration = Duration::from_millis(500);
 /// How long after a failed proposal the next one is made.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes ticks for as long as the node runs.
-pub async fn run(core: Arc<Core>) {
+/// Makes ticks for as long as the node runs. A runtime of this one thread: each tick has some waits, and on a pool each of
+/// them would wake another thread.
+pub fn run(core: Arc<Core>) {
+    match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => {
+            runtime.block_on(propose_all(core));
+            // A source or a peer may still be asked what a pipeline takes.
+            runtime.shutdown_background();
+        }
+        Err(error) => core.fail(format!("the proposer's runtime: {error}")),
+    }
+}
+
+async fn propose_all(core: Arc<Core>) {
     let mut view = core.replica.view();
     let mut applied = core.applied();
     let mut proposer = Proposer {
@@ -47,8 +67,9 @@ pub async fn run(core: Arc<Core>) {
         creation: Creation::default(),
         proposed: BTreeMap::new(),
         looked: None,
+        confirming: Confirming::open(&core),
     };
-    loop {
+    while !core.is_stopping() {
         let wait = match core.authority() {
             Some(authority) => proposer.beat(&authority).await,
             None => AT_LEAST,
@@ -82,6 +103,7 @@ struct Proposer {
     /// Each feed's last tick from here.
     proposed: BTreeMap<FeedId, Proposed>,
     looked: Option<Instant>,
+    confirming: Confirming,
 }
 
 /// How far a feed's lanes can be moved.
@@ -89,6 +111,10 @@ struct Reach {
     moves: Vec<LaneMove>,
     at_end: Vec<u32>,
     in_hand: InHand,
+    /// A lane moves by nobody else's word.
+    alone: bool,
+    /// A lane would move if another one said that it holds the same.
+    unconfirmed: bool,
 }
 
 /// What is to be said now, or how long to wait before that is asked again, unless records arrive.
@@ -105,6 +131,8 @@ impl Proposer {
             self.propose(command).await;
             return Duration::ZERO;
         }
+        let wanted = self.wanted(&core.agreed());
+        self.confirming.gather(&core, authority.term, wanted).await;
         match self.next_entry(authority) {
             Next::Say(command) => {
                 self.propose(command).await;
@@ -145,19 +173,19 @@ impl Proposer {
             }
             self.looked = Some(Instant::now());
         }
-        let clock_ms = clock_ms(&core);
+        let clocks = Clocks::read(&core);
         let mut feeds = Vec::new();
         let mut wait = AT_LEAST;
         for (&id, feed) in &agreed.feeds {
             let pair = pairs.iter().find(|pair| pair.from == id);
             let limits = pair.map(|pair| pair.limits(&agreed, &feeds));
-            match self.tick(&agreed, id, feed, clock_ms, limits.as_deref()) {
+            match self.tick(&agreed, id, feed, clocks, limits.as_deref()) {
                 Ok(tick) => feeds.push(tick),
                 Err(due_in) => wait = wait.min(due_in),
             }
         }
         for pair in &pairs {
-            let next_ms = self.next_ms(&agreed, pair.from, clock_ms);
+            let next_ms = self.next_ms(&agreed, pair.from, clocks);
             if pair.meet(&agreed, &mut feeds, next_ms) {
                 break;
             }
@@ -165,6 +193,7 @@ impl Proposer {
         if feeds.is_empty() {
             return Next::Wait(wait);
         }
+        self.confirming.confirm_ends(&core, &agreed, &mut feeds);
         for tick in &feeds {
             self.note(&agreed, tick);
         }
@@ -178,38 +207,59 @@ impl Proposer {
         agreed: &Agreed,
         id: FeedId,
         feed: &Feed,
-        clock_ms: i64,
+        clocks: Clocks,
         limits: Option<&[i64]>,
     ) -> Result<FeedTick, Duration> {
         let state = &agreed.machine.feeds()[&id];
-        let mut reach = self.reach(state, feed, limits);
+        let mut reach = self.reach(id, state, feed, limits);
         if reach.in_hand == InHand::Nothing {
             // First asked to be woken, then looked again: what arrives between the two is not missed.
             for buffer in feed.lanes() {
                 buffer.tell_next_arrival(&self.core.arrivals);
             }
-            reach = self.reach(state, feed, limits);
+            reach = self.reach(id, state, feed, limits);
         }
-        let proposed = self.proposed.get(&id).map(|proposed| proposed.at.elapsed());
-        let seen = agreed.ticked.get(&id).map(Instant::elapsed);
-        let due_in = self.metronome.due_in(proposed.or(seen), reach.in_hand);
+        if self.confirming.is_disputed(&self.core, id) {
+            return Err(AT_LEAST);
+        }
+        let due_in = self.due_in(agreed, id, reach.in_hand);
         if due_in > EARLY {
-            return Err(due_in.saturating_sub(EARLY));
+            let waits = reach.unconfirmed.then_some(confirm::AGAIN);
+            return Err(due_in.saturating_sub(EARLY).min(waits.unwrap_or(due_in)));
         }
         Ok(FeedTick {
             feed: id,
             base: state.base,
-            agreed_ms: self.next_ms(agreed, id, clock_ms),
-            clock_ms,
-            alone: false,
+            agreed_ms: self.next_ms(agreed, id, clocks),
+            clock_ms: clocks.clock_ms,
+            alone: reach.alone,
             moves: reach.moves,
             empty: Vec::new(),
             at_end: reach.at_end,
         })
     }
 
+    fn due_in(&self, agreed: &Agreed, id: FeedId, in_hand: InHand) -> Duration {
+        let proposed = self.proposed.get(&id).map(|proposed| proposed.at.elapsed());
+        let seen = agreed.ticked.get(&id).map(Instant::elapsed);
+        self.metronome.due_in(proposed.or(seen), in_hand)
+    }
+
+    /// What others have to confirm for the ticks that are due.
+    fn wanted(&self, agreed: &Agreed) -> Vec<FeedQuestion> {
+        let mut wanted = Vec::new();
+        for (&id, feed) in &agreed.feeds {
+            let most = self.core.config.cluster.tick_bytes;
+            let (in_hand, lanes) = confirm::wanted(&agreed.machine.feeds()[&id], feed, most);
+            if !lanes.is_empty() && self.due_in(agreed, id, in_hand) <= EARLY {
+                wanted.push(FeedQuestion { feed: id, lanes });
+            }
+        }
+        wanted
+    }
+
     /// The agreed time of a feed's next tick.
-    fn next_ms(&self, agreed: &Agreed, id: FeedId, clock_ms: i64) -> i64 {
+    fn next_ms(&self, agreed: &Agreed, id: FeedId, clocks: Clocks) -> i64 {
         let seen = || agreed.ticked.get(&id).map(Instant::elapsed);
         let last_ms = agreed.machine.feeds()[&id].agreed_ms;
         let last = last_ms.map(|agreed_ms| LastTick {
@@ -219,20 +269,40 @@ impl Proposer {
                 .map(|at| at.elapsed())
                 .or_else(seen),
         });
-        next_agreed_ms(last, clock_ms)
+        next_agreed_ms(last, clocks.median_ms, clocks.clock_ms)
     }
 
-    /// How far the lanes can be moved now, none beyond its limit.
-    fn reach(&self, state: &machine::Feed, feed: &Feed, limits: Option<&[i64]>) -> Reach {
+    /// How far the lanes can be moved now, none beyond its limit or what another one holds.
+    fn reach(
+        &self,
+        id: FeedId,
+        state: &machine::Feed,
+        feed: &Feed,
+        limits: Option<&[i64]>,
+    ) -> Reach {
         let most = self.core.config.cluster.tick_bytes;
         let mut reach = Reach {
             moves: Vec::new(),
             at_end: Vec::new(),
             in_hand: InHand::Nothing,
+            alone: false,
+            unconfirmed: false,
         };
+        let seconds = lock(&self.core.seconds);
         for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
             let limit = limits.map_or(i64::MAX, |limits| limits[lane as usize]);
-            let choice = match buffer.choose_cut(known.cut, most) {
+            let choice = buffer.choose_cut(known.cut, most);
+            let limit = match choice {
+                None => limit,
+                Some(_) => {
+                    let own = |cut| buffer.fingerprint_at(cut);
+                    let confirmed = seconds.confirmed(id, lane, known.cut, own);
+                    reach.alone |= confirmed == Confirmed::Alone;
+                    reach.unconfirmed |= confirmed == Confirmed::Nothing;
+                    limit.min(confirm::limit(confirmed, known.cut))
+                }
+            };
+            let choice = match choice {
                 Some(choice) if choice.cut > limit => buffer.cut_up_to(limit),
                 choice => choice,
             };
@@ -275,7 +345,7 @@ impl Proposer {
     }
 }
 
-fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> InHand {
+pub(super) fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> InHand {
     if buffer.backlog(from) >= BACKLOG_BYTES.min(most / 2) {
         InHand::Backlog
     } else {
@@ -307,19 +377,36 @@ fn new_lanes(agreed: &machine::Feed, feed: &Feed, authority: &Authority) -> Opti
     })
 }
 
-/// The median of the clocks of all replicas that are heard of.
-fn clock_ms(core: &Core) -> i64 {
+/// This node's own clock, in milliseconds since 1970.
+pub(crate) fn wall_ms() -> i64 {
     let own = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let own_ms = i64::try_from(own.as_millis()).unwrap_or(i64::MAX);
-    let peers = core.replica.peers();
-    let fresh = peers
-        .iter()
-        .filter(|peer| peer.received.elapsed() < CLOCKS_FRESH);
-    let mut offsets: BTreeMap<u16, f64> = fresh
-        .map(|peer| (peer.number, peer.clock_offset_ms))
-        .collect();
-    offsets.insert(core.config.node.id, 0.0);
-    median_clock_ms(own_ms, offsets.into_values().collect())
+    i64::try_from(own.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What the clocks of all replicas that are heard of say, in milliseconds since 1970.
+#[derive(Clone, Copy)]
+struct Clocks {
+    median_ms: i64,
+    clock_ms: i64,
+}
+
+impl Clocks {
+    fn read(core: &Core) -> Self {
+        let own_ms = wall_ms();
+        let peers = core.replica.peers();
+        let fresh = peers
+            .iter()
+            .filter(|peer| peer.received.elapsed() < CLOCKS_FRESH);
+        let mut offsets: BTreeMap<u16, f64> = fresh
+            .map(|peer| (peer.number, peer.clock_offset_ms))
+            .collect();
+        offsets.insert(core.config.node.id, 0.0);
+        let offsets: Vec<f64> = offsets.into_values().collect();
+        Self {
+            median_ms: median_clock_ms(own_ms, offsets.clone()),
+            clock_ms: clock_ms(own_ms, offsets),
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! same transaction (Kafka) or the same entry (built in), and whoever was fenced cannot add anything.
 
 mod ahead;
+mod confirm;
 mod course;
 mod publisher;
 mod report;

@@ -140,7 +140,8 @@ impl Node {
             .map_err(|error| data(&error))?;
         let checkpoint = store.load().map_err(|error| data(&error))?;
         let (requests, receiver) = channel();
-        let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests);
+        let (asks, asked) = channel();
+        let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
         let snapshots = Arc::new(snapshots);
         let raft = raft_config(&config, listeners.raft);
         let replica = Replica::start(raft, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
@@ -149,6 +150,13 @@ impl Node {
         snapshots.take_others(admin::for_peers(&core, runtime.handle()));
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
+        let own = Arc::clone(&core);
+        let answer = move || crate::lead::answer_all(&own, &asked);
+        // It ends with the process: it waits for questions and holds nothing.
+        drop(spawn(Role::Confirm, None, answer)?);
+        let own = Arc::clone(&core);
+        let propose = move || crate::proposer::run(own);
+        threads.push(spawn(Role::Proposer, None, propose)?);
         threads.push(spawn_builtin(&core, runtime.handle())?);
         let publishers = Arc::new(Publishers::default());
         let sinks = publish::tend_sinks(Arc::clone(&core), Arc::clone(&publishers));
@@ -224,7 +232,6 @@ fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<JoinHandle<()
 
 fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
     let own = || Arc::clone(core);
-    spawn_task(Role::Proposer, runtime, crate::proposer::run(own()));
     spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
     spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));

@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use unisono_engine::row::StreamId;
-use unisono_replication::{IncomingSnapshot, Snapshots, StoredSnapshot};
+use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
 use crate::admin;
 use crate::agreement;
@@ -16,6 +16,7 @@ use crate::checkpoint::{
     send,
 };
 use crate::driver::{PendingCheckpoint, Request};
+use crate::lead::Asked;
 use crate::results::ResultsLog;
 use crate::threads::lock;
 
@@ -29,6 +30,7 @@ pub struct NodeSnapshots {
     store: CheckpointStore,
     results: ResultsLog,
     driver: Mutex<Sender<Request>>,
+    asked: Mutex<Sender<Asked>>,
     /// Streams that the last checkpoint did not know any more; the next one removes their rows.
     gone: Mutex<BTreeSet<StreamId>>,
     /// For questions about the configuration and commands that peers pass on; there once the node is composed.
@@ -40,12 +42,18 @@ pub type Answerer = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
 
 impl NodeSnapshots {
     #[must_use]
-    /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`.
-    pub fn new(store: CheckpointStore, results: ResultsLog, driver: Sender<Request>) -> Self {
+    /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`; leaders' questions go to `asked`.
+    pub fn new(
+        store: CheckpointStore,
+        results: ResultsLog,
+        driver: Sender<Request>,
+        asked: Sender<Asked>,
+    ) -> Self {
         Self {
             store,
             results,
             driver: Mutex::new(driver),
+            asked: Mutex::new(asked),
             gone: Mutex::default(),
             others: OnceLock::new(),
         }
@@ -170,5 +178,10 @@ impl Snapshots for NodeSnapshots {
             return answerer.ok_or_else(|| io::Error::other("the node is starting"))?(question);
         }
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
+    }
+
+    fn confirm(&self, question: Vec<u8>, reply: Reply) {
+        // Nobody answers while the node ends.
+        let _ = lock(&self.asked).send(Asked { question, reply });
     }
 }

@@ -130,14 +130,18 @@ roles! {
         "writes Raft's log and vote";
         blocks on "the disk";
         panic: "what was not acknowledged is not counted".
+    Proposer Thread "proposer":
+        "makes ticks and creates feeds and pipelines while this node leads";
+        blocks on "the read-back of its proposal, a source's list of lanes";
+        panic: "the next leader builds on the last accepted tick".
+    Confirm Thread "confirm":
+        "tells the leader which records are held here and which rows were computed";
+        blocks on "the agreed state's lock, reads of the results log";
+        panic: "the leader goes on with another replica's word".
     Tokio Pool "tokio":
         "the node's runtime: the tasks below, and blocking calls such as HTTP queries";
         blocks on "its blocking threads on the results log, a source's list of lanes, the agreed state's lock";
         panic: "as for the task".
-    Proposer Task "proposer":
-        "makes ticks and creates feeds and pipelines while this node leads";
-        blocks on "the read-back of its proposal";
-        panic: "the next leader builds on the last accepted tick".
     Sinks Task "sinks":
         "starts a thread for each agreed sink";
         blocks on "news of the agreed state";

@@ -160,7 +160,7 @@ fn a_checkpoint_with_its_rows_is_written_sent_and_taken_within_some_megabytes() 
     assert!(grew < MOST, "writing: {grew}");
     let sent = dirs[1].path().join("sent");
     let ((), grew) = peak(|| {
-        let node = NodeSnapshots::new(store.clone(), results.clone(), channel().0);
+        let node = NodeSnapshots::new(store.clone(), results.clone(), channel().0, channel().0);
         let stored = node.current().unwrap().unwrap();
         let mut file = io::BufWriter::new(File::create(&sent).unwrap());
         (stored.data)(&mut file).unwrap();

@@ -9,49 +9,61 @@ pub enum StartError {
     /// The config cannot work; correct it.
     #[error("the replica's configuration is wrong: {0}")]
     Config(String),
-    /// Another process has the database open; stop it.
+    /// Another process has the log open; stop it.
     #[error(
         "{} is in use by another process; stop it, or give this replica a folder of its own",
         .path.display()
     )]
     InUse {
-        /// The database.
+        /// The folder of the log.
         path: PathBuf,
     },
-    /// The database cannot be read. Without its votes this node must not take part as it was.
+    /// The log cannot be read. Without its votes this node must not take part as it was.
     #[error(
         "{} is damaged: {cause}; if the other replicas run, move the replica's folder away and start again: \
          it rejoins as a new learner",
         .path.display()
     )]
     Damaged {
-        /// The database.
+        /// The folder of the log.
         path: PathBuf,
         /// What is wrong with it.
         cause: String,
     },
-    /// Another version of the program wrote the database, whose log is not carried over.
+    /// Another version of the program wrote the log, which is not carried over.
     #[error(
         "{} has format {found}, this Unisono reads format {reads}: run the version that wrote it, or wipe the data \
          directories of all replicas (while all are stopped) and let them read the sources again",
         .path.display()
     )]
     OtherVersion {
-        /// The database.
+        /// The folder of the log.
         path: PathBuf,
         /// Its format.
         found: u32,
         /// The format that this program reads.
         reads: u32,
     },
-    /// The database belongs to another replica; correct the config.
+    /// A version of the program that kept its log otherwise was here; its log is not carried over.
+    #[error(
+        "{} is the log of an earlier version, this Unisono reads format {reads}: run the version that wrote it, or wipe the \
+         data directories of all replicas (while all are stopped) and let them read the sources again",
+        .path.display()
+    )]
+    Earlier {
+        /// Its file.
+        path: PathBuf,
+        /// The format that this program reads.
+        reads: u32,
+    },
+    /// The log belongs to another replica; correct the config.
     #[error(
         "{} belongs to replica {stored}, but the configuration says {configured}; \
          correct the number or the folder",
         .path.display()
     )]
     WrongNumber {
-        /// The database.
+        /// The folder of the log.
         path: PathBuf,
         /// The number it was made for.
         stored: u16,
@@ -74,7 +86,7 @@ pub enum StartError {
         .path.display()
     )]
     Hole {
-        /// The database.
+        /// The folder of the log.
         path: PathBuf,
         /// Where the checkpoint stands, 0 without one.
         checkpoint: u64,
@@ -116,7 +128,7 @@ pub enum LogError {
         /// Index of the checkpoint.
         snapshot: u64,
     },
-    /// The log cannot be read: the disk fails or the database is damaged. End the process.
+    /// The log cannot be read: the disk fails or the log is damaged. End the process.
     #[error("cannot read the raft log: {0}")]
     Io(#[from] io::Error),
 }

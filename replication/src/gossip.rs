@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::link::{CallError, Link, Topic};
+use crate::raft::takeover::Takeover;
 use crate::raft::types::decode;
 
 /// How often each peer is asked.
@@ -25,9 +26,11 @@ pub(crate) struct Told {
     pub(crate) in_cluster: bool,
     wall_ms: f64,
     status: Vec<u8>,
+    /// Drawn when the process started: another one under the same number is another process.
+    pub(crate) process: u64,
 }
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What was heard of a peer last.
 #[derive(Clone, Debug)]
@@ -77,6 +80,7 @@ impl Gossip {
             in_cluster,
             wall_ms,
             status,
+            process: rand::random(),
         };
         Self {
             own: Mutex::new(own),
@@ -140,17 +144,32 @@ impl Gossip {
     }
 }
 
-/// Asks all peers again and again, each by a task of its own: one that is gone does not delay the others.
-pub(crate) fn ask_all(gossip: &Arc<Gossip>, peers: &BTreeMap<u16, String>) {
+impl Told {
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+/// Asks all peers again and again, each by a task of its own: one that is gone does not delay the others. The end of a
+/// connection is seen at once.
+pub(crate) fn ask_all(
+    gossip: &Arc<Gossip>,
+    peers: &BTreeMap<u16, String>,
+    takeover: &Arc<Takeover>,
+) {
     let own = gossip.own().number;
-    for (_, address) in peers.iter().filter(|(number, _)| **number != own) {
+    for (&number, address) in peers.iter().filter(|(number, _)| **number != own) {
         let (gossip, mut link) = (Arc::clone(gossip), Link::new(address.clone()));
+        let takeover = Arc::clone(takeover);
         tokio::spawn(async move {
             loop {
                 if let Some((told, offset)) = ask(&mut link).await {
+                    takeover.met(&told);
                     gossip.hear(told, offset);
                 }
-                tokio::time::sleep(EVERY).await;
+                if tokio::time::timeout(EVERY, link.ended()).await.is_ok() {
+                    takeover.connection_ended(number).await;
+                }
             }
         });
     }
@@ -184,6 +203,7 @@ mod tests {
             in_cluster: true,
             wall_ms: 1_700_000_000_025.5,
             status: vec![1, 44],
+            process: 99,
         };
         let bytes = golden::bytes("gossip", &encode(&told).unwrap());
         let read: Told = decode(&bytes).unwrap();

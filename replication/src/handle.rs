@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::cursor::{LogCursor, Position};
 use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
 use crate::gossip::PeerStatus;
+use crate::link::{Link, Topic};
 use crate::raft::runtime::Inner;
 use crate::snapshots::Snapshots;
 use crate::view::View;
@@ -34,6 +35,22 @@ pub struct ReplicaConfig {
     pub keep_log_entries: u64,
     /// A node that joins and is not heard of for so long is removed from the members again.
     pub forget_learners: Duration,
+}
+
+/// A connection to the node of a peer, for small questions.
+pub struct Line {
+    link: Link,
+}
+
+impl Line {
+    /// Asks, and waits for the answer at most `within`.
+    ///
+    /// # Errors
+    /// The peer is out of reach, does not answer in time, or cannot answer; the question may be asked again.
+    pub async fn ask(&mut self, question: &[u8], within: Duration) -> io::Result<Vec<u8>> {
+        let answer = self.link.call(Topic::Confirm, 0, question, within).await;
+        answer.map_err(io::Error::other)
+    }
 }
 
 /// A running replica. Clones share it; all calls work from any thread and any runtime.
@@ -105,6 +122,15 @@ impl Replica {
     /// There is no such peer, it gave no answer within 30 seconds, or it cannot answer: ask another, or again later.
     pub async fn ask(&self, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
         self.inner.ask(number, question).await
+    }
+
+    /// A line to the node of a peer, whose [`Snapshots::confirm`] answers; `None`: there is no such peer. It is connected
+    /// when it is used, on the runtime that it is used on.
+    #[must_use]
+    pub fn line(&self, number: u16) -> Option<Line> {
+        self.inner.address(number).map(|address| Line {
+            link: Link::new(address),
+        })
     }
 
     /// If this replica leads: makes the voter that lacks least lead instead, and waits until it does.

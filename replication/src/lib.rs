@@ -4,6 +4,7 @@
 
 pub mod command;
 mod cursor;
+mod detector;
 mod error;
 #[cfg(test)]
 #[path = "../../tests/golden/golden.rs"]
@@ -21,7 +22,9 @@ mod view;
 pub use cursor::{CursorEvent, LogCursor, Position};
 pub use error::{CheckpointError, HandOverError, LogError, ProposeError, RemoveError, StartError};
 pub use gossip::PeerStatus;
-pub use handle::{Replica, ReplicaConfig};
+pub use handle::{Line, Replica, ReplicaConfig};
 pub use identity::new_cluster_id;
-pub use snapshots::{IncomingSnapshot, ReceivedFile, Snapshots, StoredSnapshot, WriteSnapshot};
+pub use snapshots::{
+    IncomingSnapshot, ReceivedFile, Reply, Snapshots, StoredSnapshot, WriteSnapshot,
+};
 pub use view::{Role, View};

@@ -7,11 +7,11 @@
 use std::io;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
 /// The version of the frames and of all messages in them, and of those that go by HTTP.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 const PREFACE: [u8; 8] = [b'u', b'n', b'i', b's', b'o', b'n', b'o', VERSION];
 /// The largest frame.
 const FRAME_BYTES: usize = 64 << 20;
@@ -28,6 +28,8 @@ pub(crate) enum Topic {
     PreVote = 3,
     Transfer = 4,
     Gossip = 5,
+    Suspect = 6,
+    Confirm = 7,
 }
 
 impl Topic {
@@ -38,6 +40,8 @@ impl Topic {
             Self::PreVote,
             Self::Transfer,
             Self::Gossip,
+            Self::Suspect,
+            Self::Confirm,
         ];
         all.into_iter().find(|topic| *topic as u8 == byte)
     }
@@ -132,6 +136,16 @@ impl Link {
         let stream = self.connect().await.map_err(CallError::Unreachable)?;
         let answer = self.ask(stream, request).await.map_err(CallError::Broken)?;
         answer.map_err(CallError::Refused)
+    }
+
+    /// Returns when the peer has ended the link; never while there is none.
+    pub(crate) async fn ended(&mut self) {
+        let Some(stream) = &mut self.stream else {
+            return std::future::pending().await;
+        };
+        // A peer says nothing unasked: whatever comes here is the end.
+        let _ = stream.fill_buf().await;
+        self.stream = None;
     }
 
     async fn connect(&self) -> io::Result<BufReader<TcpStream>> {

@@ -123,6 +123,8 @@ pub struct AcceptedTick {
     pub feed: FeedId,
     /// Agreed time in milliseconds since 1970.
     pub agreed_ms: i64,
+    /// What the replicas' clocks said, in milliseconds since 1970: it judges what lies in the future.
+    pub clock_ms: i64,
     /// Lanes whose cut moves, by lane.
     pub moves: Vec<AcceptedMove>,
     /// Lanes that were at their end, by lane.
@@ -425,6 +427,7 @@ impl Feed {
         AcceptedTick {
             feed: tick.feed,
             agreed_ms: tick.agreed_ms,
+            clock_ms: tick.clock_ms,
             moves,
             at_end: tick.at_end.clone(),
         }

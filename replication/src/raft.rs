@@ -9,5 +9,6 @@ mod members;
 mod network;
 pub(crate) mod runtime;
 mod server;
+pub(crate) mod takeover;
 mod transfer;
 pub(crate) mod types;

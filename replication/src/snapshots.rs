@@ -32,7 +32,14 @@ pub trait Snapshots: Send + Sync + 'static {
     fn answer(&self, _question: &[u8]) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Answers what a peer's node asked over a [`crate::Line`]: small and often. Called on Raft's runtime, so it only passes
+    /// the question on; whoever answers drops `reply` if it cannot.
+    fn confirm(&self, _question: Vec<u8>, _reply: Reply) {}
 }
+
+/// Takes the answer to a question.
+pub type Reply = Box<dyn FnOnce(Vec<u8>) + Send>;
 
 /// Writes all that a peer needs. It may read as it goes; what it writes is sent in pieces.
 pub type WriteSnapshot = Box<dyn FnOnce(&mut dyn io::Write) -> io::Result<()> + Send>;

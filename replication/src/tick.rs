@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-/// How much agreed time may deviate from the leader's monotonic time: one part in ten.
+/// How much agreed time may deviate from the leader's monotonic time where it is slewed: one part in ten.
 const SLEW: u32 = 10;
+/// So much that agreed time is behind is made good at once, in milliseconds; more is slewed, and is an operator's concern.
+pub const CATCH_UP_MS: i64 = 10_000;
 
 /// When the leader makes a tick.
 #[derive(Clone, Copy, Debug)]
@@ -51,35 +53,56 @@ pub struct LastTick {
 
 /// The agreed time of the next tick, in milliseconds since 1970.
 ///
-/// It goes on with the proposer's monotonic time, slewed by at most a tenth towards `clocks_ms`, the median of the
-/// replicas' clocks: a wrong or stepped clock on one host neither freezes nor leaps it. Only where no process has
-/// measured the time since the last tick (first tick ever, or all replicas were down) the clocks decide alone; even then
-/// it does not go back.
+/// It goes on with the proposer's monotonic time. Where it is behind `median_ms`, the median of the replicas' clocks, by
+/// at most [`CATCH_UP_MS`], that is made good at once; any other difference is slewed by at most a tenth, so that a wrong
+/// or stepped clock on one host neither freezes nor leaps it. Only where no process has measured the time since the last
+/// tick (first tick ever, or all replicas were down) it is `clock_ms`, what the replicas' clocks say ([`clock_ms`]); even
+/// then it does not go back.
 #[must_use]
-pub fn next_agreed_ms(last: Option<LastTick>, clocks_ms: i64) -> i64 {
-    let Some(last) = last else { return clocks_ms };
+pub fn next_agreed_ms(last: Option<LastTick>, median_ms: i64, clock_ms: i64) -> i64 {
+    let Some(last) = last else { return clock_ms };
     let Some(seen) = last.seen else {
-        return clocks_ms.max(last.agreed_ms);
+        return clock_ms.max(last.agreed_ms);
     };
     let elapsed = millis(seen);
     let unslewed = last.agreed_ms.saturating_add(elapsed);
+    let error = median_ms.saturating_sub(unslewed);
+    if (0..=CATCH_UP_MS).contains(&error) {
+        return median_ms;
+    }
     let most = millis(seen / SLEW);
-    let error = clocks_ms.saturating_sub(unslewed).clamp(-most, most);
-    unslewed.saturating_add(error)
+    unslewed.saturating_add(error.clamp(-most, most))
 }
 
 /// The median of the replicas' clocks: `own_ms` with each replica's offset from it in milliseconds (its own, 0, among
 /// them). Of an even number, the mean of the middle two.
 #[must_use]
 pub fn median_clock_ms(own_ms: i64, mut offsets_ms: Vec<f64>) -> i64 {
-    offsets_ms.retain(|offset| offset.is_finite());
-    offsets_ms.sort_by(f64::total_cmp);
+    sort(&mut offsets_ms);
     let middle = offsets_ms.len() / 2;
     let offset = match offsets_ms.len() {
         0 => 0.0,
         odd if odd % 2 == 1 => offsets_ms[middle],
         _ => f64::midpoint(offsets_ms[middle - 1], offsets_ms[middle]),
     };
+    shifted(own_ms, offset)
+}
+
+/// What the replicas' clocks say, which judges what lies in the future: the second largest of those of
+/// [`median_clock_ms`], so that one that is ahead decides nothing, nor does one that is behind; alone, one's own.
+#[must_use]
+pub fn clock_ms(own_ms: i64, mut offsets_ms: Vec<f64>) -> i64 {
+    sort(&mut offsets_ms);
+    let second = offsets_ms.iter().rev().nth(1).or(offsets_ms.last());
+    shifted(own_ms, second.copied().unwrap_or(0.0))
+}
+
+fn sort(offsets_ms: &mut Vec<f64>) {
+    offsets_ms.retain(|offset| offset.is_finite());
+    offsets_ms.sort_by(f64::total_cmp);
+}
+
+fn shifted(own_ms: i64, offset: f64) -> i64 {
     // A cast from float to integer saturates, so a mad clock gives a mad but defined offset.
     own_ms.saturating_add(offset.round() as i64)
 }
@@ -101,14 +124,19 @@ mod tests {
 
     #[test]
     fn a_clock_an_hour_ahead_or_behind_bends_time_by_a_tenth_at_most() {
-        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 1_001_000), 1_001_000);
-        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 4_600_000), 1_001_100);
-        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 0), 1_000_900);
+        let next = |median_ms| next_agreed_ms(after(1_000_000, 1000), median_ms, 0);
+        assert_eq!(next(1_001_000), 1_001_000);
+        assert_eq!(next(4_600_000), 1_001_100);
+        assert_eq!(next(0), 1_000_900);
+        assert_eq!(next(1_000_950), 1_000_950);
     }
 
     #[test]
-    fn a_small_error_is_made_good_exactly() {
-        assert_eq!(next_agreed_ms(after(1_000_000, 1000), 1_001_030), 1_001_030);
+    fn what_agreed_time_is_behind_is_made_good_at_once_up_to_ten_seconds() {
+        let next = |median_ms| next_agreed_ms(after(1_000_000, 1000), median_ms, 0);
+        assert_eq!(next(1_001_030), 1_001_030);
+        assert_eq!(next(1_011_000), 1_011_000);
+        assert_eq!(next(1_011_001), 1_001_100);
     }
 
     #[test]
@@ -117,9 +145,17 @@ mod tests {
             agreed_ms: 1_000_000,
             seen: None,
         });
-        assert_eq!(next_agreed_ms(before, 1_600_000), 1_600_000);
-        assert_eq!(next_agreed_ms(before, 400_000), 1_000_000);
-        assert_eq!(next_agreed_ms(None, 77), 77);
+        assert_eq!(next_agreed_ms(before, 0, 1_600_000), 1_600_000);
+        assert_eq!(next_agreed_ms(before, 0, 400_000), 1_000_000);
+        assert_eq!(next_agreed_ms(None, 0, 77), 77);
+    }
+
+    #[test]
+    fn the_second_largest_clock_judges_the_future() {
+        assert_eq!(clock_ms(5_000, vec![0.0, 3_600_000.0, 2.0]), 5_002);
+        assert_eq!(clock_ms(5_000, vec![0.0, -3_600_000.0, 2.0]), 5_000);
+        assert_eq!(clock_ms(5_000, vec![0.0, -10.0]), 4_990);
+        assert_eq!(clock_ms(5_000, vec![0.0]), 5_000);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 #[path = "cluster/nodes.rs"]
 mod nodes;
 
-use nodes::{Cluster, payload};
+use std::time::Duration;
+
+use nodes::{Cluster, Pace, payload};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use unisono_replication::{ProposeError, Role};
@@ -204,13 +206,46 @@ async fn a_leader_hands_over_and_the_next_one_proposes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_leaders_process_is_seen_and_no_time_out_is_waited_for() {
+    // By silence or by the time-outs the next leader would come after the test's deadline.
+    let pace = Pace {
+        heartbeat: Duration::from_secs(60),
+        election_timeout: (Duration::from_secs(3600), Duration::from_secs(7200)),
+    };
+    let mut cluster = Cluster::start_with("takes_over", pace).await;
+    cluster.propose(payload(0)).await;
+    cluster.settled(1).await;
+    for (entry, end) in [(1, true), (2, false)] {
+        let old = cluster.leader().await;
+        let term = cluster.view(old).term;
+        // What follows the leader must have met it, or it cannot tell its process from the next.
+        for other in (1..=3).filter(|&other| other != old) {
+            cluster.exchanged(other, old).await;
+        }
+        cluster.stop(old).await;
+        if !end {
+            // Back at once: the port answers again, but another process does.
+            cluster.restart(old).await;
+        }
+        let leader = cluster.leader().await;
+        assert!(leader != old && cluster.view(leader).term > term);
+        if end {
+            cluster.restart(old).await;
+        }
+        cluster.propose(payload(entry)).await;
+        cluster.settled(entry as usize + 1).await;
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_to_another_identity_is_refused() {
     let mut cluster = Cluster::start("identity").await;
     cluster.leader().await;
     // The id of a disk that replica 1 does not have: another random part.
     let other = (1_u64 << 48) | 42;
     let url = format!(
-        "http://{}/v2/raft/{other:016x}/snapshot",
+        "http://{}/v3/raft/{other:016x}/snapshot",
         cluster.address(1)
     );
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -220,7 +255,7 @@ async fn a_message_to_another_identity_is_refused() {
     assert_eq!(answer.text().await.unwrap(), expected);
     // Appending, a vote, a pre-vote, the lead: over one link, by their numbers.
     let mut link = TcpStream::connect(cluster.address(1)).await.unwrap();
-    link.write_all(b"unisono\x02").await.unwrap();
+    link.write_all(b"unisono\x03").await.unwrap();
     for topic in 1..=4_u8 {
         let request = [&[10, 0, 0, 0, topic], other.to_le_bytes().as_slice(), b"?"].concat();
         link.write_all(&request).await.unwrap();

@@ -241,6 +241,17 @@ async fn refused(config: &Path) -> Result<String> {
     Ok(said)
 }
 
+/// The files of the Raft log in a node's data directory, in order.
+fn raft_log(data_dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for file in std::fs::read_dir(data_dir.join("raft/log"))? {
+        files.push(file?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
+    files.sort_unstable();
+    Ok(files)
+}
+
 async fn wrong_data(stage: &mut Stage) -> Result<()> {
     let one = kill_a_follower(stage).await?;
     let own_config = folder(stage)?.join(format!("unisono-{one}.toml"));
@@ -248,9 +259,11 @@ async fn wrong_data(stage: &mut Stage) -> Result<()> {
 
     let other = stage.cluster.wait_leader().await?;
     let copy = folder(stage)?.join("copy");
-    std::fs::create_dir_all(copy.join("raft"))?;
-    let raft = data_dir(stage, other)?.join("raft/raft.redb");
-    std::fs::copy(&raft, copy.join("raft/raft.redb"))?;
+    std::fs::create_dir_all(copy.join("raft/log"))?;
+    for file in raft_log(&data_dir(stage, other)?)? {
+        let name = file.file_name().context("a file has a name")?;
+        std::fs::copy(&file, copy.join("raft/log").join(name))?;
+    }
     let mistaken = folder(stage)?.join("mistaken.toml");
     let own_dir = data_dir(stage, one)?;
     let swapped = text.replace(&own_dir.display().to_string(), &copy.display().to_string());
@@ -259,19 +272,30 @@ async fn wrong_data(stage: &mut Stage) -> Result<()> {
     let belongs = format!("belongs to replica {other}, but the configuration says {one}");
     ensure!(said.contains(&belongs), "{said}");
 
-    let raft = own_dir.join("raft/raft.redb");
-    let whole = std::fs::read(&raft)?;
-    let mut bytes = whole.clone();
-    bytes.iter_mut().take(320).for_each(|byte| *byte ^= 0x55);
-    std::fs::write(&raft, &bytes)?;
+    let log = raft_log(&own_dir)?;
+    let raft = log.last().context("there is a log")?;
+    let whole = std::fs::read(raft)?;
+    let mut foreign = whole.clone();
+    foreign.iter_mut().take(320).for_each(|byte| *byte ^= 0x55);
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for bytes in [&foreign, &flipped] {
+        std::fs::write(raft, bytes)?;
+        let said = refused(&own_config).await?;
+        ensure!(
+            said.contains("raft/log is damaged") && said.contains("rejoins as a new learner"),
+            "{said}"
+        );
+    }
+    std::fs::write(raft, &whole)?;
+    let earlier = own_dir.join("raft/raft.redb");
+    std::fs::write(&earlier, "")?;
     let said = refused(&own_config).await?;
     ensure!(
-        said.contains("raft.redb is damaged") && said.contains("rejoins as a new learner"),
+        said.contains("raft.redb is the log of an earlier version"),
         "{said}"
     );
-    std::fs::write(&raft, &whole[..whole.len() / 3])?;
-    let said = refused(&own_config).await?;
-    ensure!(said.contains("raft.redb is damaged"), "{said}");
+    std::fs::remove_file(&earlier)?;
 
     // As the message says.
     std::fs::rename(&own_dir, folder(stage)?.join("moved-away"))?;

@@ -52,7 +52,9 @@ pub(super) fn node_config(
     http: &BTreeMap<u16, String>,
     raft: &BTreeMap<u16, String>,
 ) -> String {
-    let data_dir = path(&setup.dir.join(format!("data-{number}")));
+    let data_dir = setup.dir.join(format!("data-{number}"));
+    // Each replica runs in a folder of its own.
+    let data_dir = path(&std::path::absolute(&data_dir).unwrap_or(data_dir));
     let own_http = &http[&number];
     let (peers, http_peers) = (address_map(raft), address_map(http));
     let checkpoint = setup.checkpoint_interval.as_ref();

@@ -59,10 +59,16 @@ impl NodeProcess {
             Ok((log.try_clone()?, log))
         };
         let (out, err) = open().with_context(|| format!("cannot open {}", self.log.display()))?;
+        let config = std::path::absolute(&self.config)?;
+        // A folder of its own: under `/proc/self/cwd` each replica finds its own files.
+        let folder = config.with_extension("");
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
         let child = Command::new(&self.binary)
+            .current_dir(&folder)
             .arg("serve")
             .arg("--config")
-            .arg(&self.config)
+            .arg(&config)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             // It ends when this process is gone, however that came about.
             .args(["--parent-pid", &std::process::id().to_string()])

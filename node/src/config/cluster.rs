@@ -114,9 +114,9 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
     check_members(&mut section, &peers, &http_peers, id);
     let heartbeat = section
         .duration("heartbeat")
-        .unwrap_or(Duration::from_millis(25));
+        .unwrap_or(Duration::from_millis(100));
     let election_timeout = read_election_timeout(&mut section)
-        .unwrap_or((Duration::from_millis(60), Duration::from_millis(120)));
+        .unwrap_or((Duration::from_millis(500), Duration::from_millis(1000)));
     check_pace(&mut section, heartbeat, election_timeout);
     let tick_interval = positive(&mut section, "tick_interval", Duration::from_millis(25));
     if tick_interval > Duration::from_millis(500) {
@@ -249,7 +249,7 @@ fn read_election_timeout(section: &mut Section<'_>) -> Option<(Duration, Duratio
     let [least, greatest] = texts.as_slice() else {
         section.problem(
             "election_timeout",
-            "must be two durations, as [\"60ms\", \"120ms\"]",
+            "must be two durations, as [\"500ms\", \"1s\"]",
         );
         return None;
     };

@@ -123,7 +123,7 @@ impl Runner {
         self.gate.begin(moved);
         for step in &tick.moves {
             self.lanes[step.lane as usize].fold(LaneStep {
-                agreed: Timestamp(tick.agreed_ms),
+                clock: Timestamp(tick.clock_ms),
                 from: step.from,
                 to: step.to,
                 fingerprint: step.fingerprint,
@@ -147,6 +147,7 @@ impl Runner {
         }
         self.update_status();
         self.shared.ticks.fetch_add(1, Ordering::Relaxed);
+        lock(&self.shared.waiting).pop_front();
         Ok(())
     }
 

@@ -42,6 +42,8 @@ struct State {
     /// Where the lane ends, and when that was known.
     at_end: Option<(i64, Instant)>,
     fault: Option<String>,
+    /// Other records were agreed than those in hand.
+    disputes: bool,
     /// Who waits for the next record to arrive.
     waiting: Option<Arc<Notify>>,
 }
@@ -119,6 +121,7 @@ impl LaneBuffer {
             waker: None,
             at_end: None,
             fault: None,
+            disputes: false,
             waiting: None,
         };
         Self {
@@ -273,6 +276,18 @@ impl LaneBuffer {
         })
     }
 
+    /// The fingerprint of the record in hand that ends at `cut`.
+    #[must_use]
+    pub fn fingerprint_at(&self, cut: i64) -> Option<u64> {
+        self.lock().fingerprint_at(cut)
+    }
+
+    /// Whether other records were agreed than those in hand.
+    #[must_use]
+    pub fn disputes(&self) -> bool {
+        self.lock().disputes
+    }
+
     /// Whether nothing above `cut` can be read now, on evidence fresh enough.
     #[must_use]
     pub fn is_at_end(&self, cut: i64) -> bool {
@@ -315,7 +330,8 @@ impl LaneBuffer {
             self.room.feed();
             return Err(TakeError::NotYet);
         }
-        if state.fingerprint_at(to) != Some(fingerprint) {
+        state.disputes = state.fingerprint_at(to) != Some(fingerprint);
+        if state.disputes {
             return Err(TakeError::OtherRecords { from, to });
         }
         state.taken_to = to;

@@ -16,8 +16,8 @@ use crate::threads::lock;
 /// What a tick asks of a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneStep {
-    /// The tick's agreed time.
-    pub agreed: Timestamp,
+    /// What the replicas' clocks said when the tick was made: it judges what lies in the future.
+    pub clock: Timestamp,
     /// Records with offsets in `from..to`, whose fingerprint must be `fingerprint`.
     pub from: i64,
     /// One past the last offset.
@@ -130,7 +130,7 @@ impl FoldLane {
             Some(Step::Asked(asked)) => {
                 match self.buffer.take(asked.from, asked.to, asked.fingerprint) {
                     Ok(parts) => {
-                        engine.begin(Some(asked.agreed));
+                        engine.begin(Some(asked.clock));
                         *step = Some(Step::Taken(parts.into()));
                     }
                     Err(TakeError::NotYet) => return Turn::Rests,

@@ -12,6 +12,7 @@ use unisono_replication::View;
 use unisono_replication::command::{Command, FrontierMoves};
 
 use super::ahead::{Ahead, Judgement};
+use super::confirm::{RowsConfirm, Unconfirmed, moved};
 use super::course::{Course, Step};
 use super::sink::{Bounds, Frontier, PublishError, PublishRow, Sink};
 use super::streams_of;
@@ -26,6 +27,8 @@ const STEP: Duration = Duration::from_millis(100);
 const WARM: Duration = Duration::from_secs(2);
 /// After a sink was out of reach, and after a fault that an operator must mend.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long is waited for the proposer to begin a term.
+const EARLY: Duration = Duration::from_millis(5);
 const RETRY_FAULT: Duration = Duration::from_secs(5);
 
 /// Publishes to the sink called `name` for as long as `is_current`, and the node runs; `connect` is tried until it succeeds.
@@ -46,6 +49,7 @@ pub fn run<S: Sink>(
         frontier: Frontier::default(),
         ahead: None,
         not_ours: None,
+        confirm: RowsConfirm::open(core, runtime),
     };
     let goes_on = || !core.is_stopping() && is_current();
     while goes_on() {
@@ -80,6 +84,7 @@ struct Publisher<'a> {
     ahead: Option<Ahead>,
     /// The sink has rows that this cluster never computed. That it computes as many later makes them no better.
     not_ours: Option<String>,
+    confirm: RowsConfirm,
 }
 
 impl Publisher<'_> {
@@ -91,7 +96,7 @@ impl Publisher<'_> {
             let term = self.core.authority().map(|authority| authority.term);
             let (term, outcome) = match course.next(term) {
                 Step::Acquire(term) => (term, self.acquire(sink).map(|()| course.acquired(term))),
-                Step::Publish(term) => (term, self.publish(sink)),
+                Step::Publish(term) => (term, self.publish(sink, term)),
                 step => {
                     self.step_aside(sink, step, goes_on);
                     course.done();
@@ -167,9 +172,9 @@ impl Publisher<'_> {
     }
 
     /// Publishes what there is; waits if there is nothing.
-    fn publish(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+    fn publish(&mut self, sink: &mut impl Sink, term: u64) -> Result<(), PublishError> {
         let Some(bounds) = sink.bounds() else {
-            return self.publish_frontier(sink);
+            return self.publish_frontier(sink, term);
         };
         self.judge_ahead()?;
         let batch = self.batch(bounds)?;
@@ -191,6 +196,9 @@ impl Publisher<'_> {
                 key: &row.json[row.group.clone()],
                 value: &row.json,
             });
+        }
+        if !self.confirm(&after, term)? {
+            return Ok(());
         }
         sink.publish(&rows, &after)?;
         let published = &self.core.counters.published_rows;
@@ -229,7 +237,7 @@ impl Publisher<'_> {
     }
 
     /// To a sink that takes no rows: they are where they are served already.
-    fn publish_frontier(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+    fn publish_frontier(&mut self, sink: &mut impl Sink, term: u64) -> Result<(), PublishError> {
         let streams = streams_of(&self.core.agreed(), self.name);
         let mut after = self.frontier.clone();
         for stream in streams {
@@ -242,9 +250,39 @@ impl Publisher<'_> {
             self.wait(LOOK);
             return Ok(());
         }
+        if !self.confirm(&after, term)? {
+            return Ok(());
+        }
         sink.publish(&[], &after)?;
         self.frontier = after;
         Ok(())
+    }
+
+    /// Whether what is about to be published was computed by another replica too; `false`: look again.
+    fn confirm(&mut self, after: &Frontier, term: u64) -> Result<bool, PublishError> {
+        let moved = moved(&self.frontier.0, &after.0);
+        let outvoted = match self.confirm.confirm(self.core, term, &moved) {
+            Ok(()) => return Ok(true),
+            Err(Unconfirmed::Early) => {
+                std::thread::sleep(EARLY);
+                return Ok(false);
+            }
+            Err(Unconfirmed::Differs { outvoted }) => outvoted,
+        };
+        if outvoted && let Err(error) = self.runtime.block_on(self.core.replica.hand_over()) {
+            tracing::warn!(%error, "no hand-over");
+        }
+        let reason = if outvoted {
+            "the two other replicas have computed other rows than this one, which hands over: stop it, keep its data directory \
+             as evidence, and start it with an empty one"
+        } else {
+            "another replica has computed other rows than this one, and there is no third one to tell which are right: nothing \
+             is published before one of both was started with an empty data directory"
+        };
+        Err(PublishError::Unavailable {
+            sink: self.name.to_owned(),
+            reason: reason.to_owned(),
+        })
     }
 
     /// On its way to the agreed log, as a floor.

@@ -87,7 +87,7 @@ async fn another_versions_link_is_refused_with_both_versions() {
     near.write_all(&preface).await.unwrap();
     let error = serve(far, echo).await.unwrap_err().to_string();
     assert!(
-        error.contains("version 9") && error.contains("version 2"),
+        error.contains("version 9") && error.contains("version 3"),
         "{error}"
     );
     let answer = read_frame(&mut BufReader::new(near))

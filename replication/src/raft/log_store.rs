@@ -1,95 +1,100 @@
-//! The log: recent entries in memory, readable at once; all of them in redb, written by one thread.
+//! The log: recent entries in memory, readable at once; all of them in append-only files, written by one thread.
 
-mod database;
+mod disk;
+mod index;
+mod record;
+mod state;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
-use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
-use redb::Database;
 use tokio::sync::{oneshot, watch};
 
 use super::types::{Entry, LogId, TypeConfig, Vote, encode};
 use crate::error::StartError;
-use writer::{Operation, Writer};
+use record::{Record, next_index};
+use state::{Cached, State};
+use writer::{Answer, Core, Operation};
 
-/// Entries kept in memory beyond those that are still being written.
-const CACHE_BYTES: usize = 32 << 20;
+/// A file of the log is closed when it has reached this, and removed when all its entries are purged.
+const FILE_BYTES: usize = 4 << 20;
 /// What one replication message carries at most, but for a single larger entry.
 const MESSAGE_BYTES: usize = 4 << 20;
 
-struct Cached {
-    entry: Entry,
-    bytes: usize,
-    /// The append that brought it; it may leave memory once that is written.
-    sequence: u64,
+struct Shared {
+    folder: PathBuf,
+    state: Mutex<State>,
+    /// Gone after the end, so that the files can be opened again while a cursor still exists. It is locked before `state`.
+    core: Mutex<Option<Core>>,
+    /// Nothing is being written any more.
+    idle: Condvar,
+    fatal: watch::Sender<Option<String>>,
 }
 
-#[derive(Default)]
-struct State {
-    /// The newest entries without a hole; the last one is `last`.
-    cache: VecDeque<Cached>,
-    cache_bytes: usize,
-    last: Option<LogId>,
-    purged: Option<LogId>,
-    committed: Option<LogId>,
-    vote: Option<Vote>,
-    sequence: u64,
-    written: u64,
-    /// Gone after the end, so that the file can be opened again while a cursor still exists.
-    database: Option<Arc<Database>>,
-}
-
-impl State {
-    fn next_index(&self) -> u64 {
-        self.last.map_or(0, |last| last.index + 1)
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cache_start(&self) -> u64 {
-        self.cache
-            .front()
-            .map_or(self.next_index(), |cached| cached.entry.log_id.index)
+    /// Waits until nothing is being written.
+    fn wait(&self) -> MutexGuard<'_, State> {
+        self.idle
+            .wait_while(self.lock(), |state| state.busy)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn evict(&mut self) {
-        while self.cache_bytes > CACHE_BYTES {
-            let Some(front) = self.cache.front() else {
-                return;
-            };
-            if front.sequence > self.written {
-                return;
-            }
-            self.cache_bytes -= front.bytes;
-            self.cache.pop_front();
+    /// Has `operation` written after all that came before; it never waits for the disk.
+    fn submit(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        operation: Operation,
+    ) -> io::Result<()> {
+        if state.closed {
+            return Err(closed());
+        }
+        if state.failed {
+            drop(state);
+            self.refuse(operation.answer);
+            return Ok(());
+        }
+        state.waiting.push(operation);
+        if !std::mem::replace(&mut state.busy, true) {
+            drop(state);
+            self.write(Some(thread::current().id()));
+        }
+        Ok(())
+    }
+
+    fn end(&self) {
+        self.lock().closed = true;
+        let committed = self.wait().committed;
+        let core = self.core.lock().map_or_else(
+            |poisoned| poisoned.into_inner().take(),
+            |mut core| core.take(),
+        );
+        // Its writing thread, which may want to lock it, ends when it is dropped, after it has written the mark.
+        if let Some(mut core) = core {
+            // A restart without it applies a little less.
+            let _ = core.append_committed(committed);
         }
     }
 }
 
-#[derive(Default)]
-pub(super) struct Shared(Mutex<State>);
+/// Ends the log with its last user: the writing thread, which has the rest of it too, cannot wait for its own end.
+struct User(Arc<Shared>);
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn written(&self, sequence: u64) {
-        let mut state = self.lock();
-        state.written = sequence;
-        state.evict();
-    }
-
-    fn close(&self) {
-        self.lock().database = None;
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -97,48 +102,65 @@ impl Shared {
 #[derive(Clone)]
 pub(crate) struct LogStore {
     node_id: u64,
-    shared: Arc<Shared>,
-    operations: mpsc::Sender<Operation>,
+    user: Arc<User>,
 }
 
 impl LogStore {
-    /// Opens the log in `dir` and starts its writer; the first failure to write comes out of `fatal`.
+    /// Opens the log in `dir`; the first failure to write comes out of `fatal`.
     pub(crate) fn open(
         dir: &Path,
         number: u16,
         fatal: watch::Sender<Option<String>>,
-    ) -> Result<(LogStore, thread::JoinHandle<()>), StartError> {
-        let (path, database, loaded) = database::open(dir, number)?;
-        let database = Arc::new(database);
-        let shared = Arc::new(Shared(Mutex::new(State {
-            last: loaded.last,
-            purged: loaded.purged,
-            committed: loaded.committed,
-            vote: loaded.vote,
-            database: Some(Arc::clone(&database)),
-            ..State::default()
-        })));
-        let (operations, receiver) = mpsc::channel();
-        let writer = Writer {
-            path,
-            database,
-            operations: receiver,
-            shared: Arc::clone(&shared),
-            last: loaded.last.map(|last| last.index),
+    ) -> Result<LogStore, StartError> {
+        Self::open_with(dir, number, FILE_BYTES, fatal)
+    }
+
+    fn open_with(
+        dir: &Path,
+        number: u16,
+        file_bytes: usize,
+        fatal: watch::Sender<Option<String>>,
+    ) -> Result<LogStore, StartError> {
+        let opened = disk::open(dir, number, file_bytes)?;
+        let marks = opened.core.marks.clone();
+        let shared = Arc::new(Shared {
+            folder: opened.folder.clone(),
+            state: Mutex::new(State {
+                last: marks.last,
+                purged: marks.purged,
+                committed: marks.committed,
+                vote: marks.vote,
+                index: opened.index,
+                busy: true,
+                ..State::default()
+            }),
+            core: Mutex::new(Some(opened.core)),
+            idle: Condvar::new(),
             fatal,
-        };
-        let thread = thread::Builder::new()
-            .name("raft-log".into())
-            .spawn(move || writer.run())
-            .map_err(StartError::Runtime)?;
-        Ok((
-            LogStore {
-                node_id: loaded.node_id,
-                shared,
-                operations,
-            },
-            thread,
-        ))
+        });
+        let user = Arc::new(User(Arc::clone(&shared)));
+        // What a process that was killed had written is found again, but it may not have been synced. Raft takes for
+        // durable what it finds.
+        shared.write(Some(thread::current().id()));
+        if shared.wait().failed {
+            return Err(StartError::Io {
+                path: opened.folder,
+                cause: io::Error::other(shared.fatal.borrow().clone().unwrap_or_default()),
+            });
+        }
+        Ok(LogStore {
+            node_id: marks.node_id,
+            user,
+        })
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.user.0
+    }
+
+    /// The folder of its files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.shared().folder
     }
 
     pub(crate) fn node_id(&self) -> u64 {
@@ -147,41 +169,52 @@ impl LogStore {
 
     /// Whether this disk has never been part of a cluster.
     pub(crate) fn is_fresh(&self) -> bool {
-        let state = self.shared.lock();
+        let state = self.shared().lock();
         state.last.is_none() && state.vote.is_none()
     }
 
     /// Index of the last purged entry.
     pub(crate) fn purged(&self) -> Option<u64> {
-        self.shared.lock().purged.map(|purged| purged.index)
+        self.shared().lock().purged.map(|purged| purged.index)
     }
 
-    /// Ends the writer after all that was sent before.
+    /// Takes nothing any more. What was taken before is still written.
     pub(crate) fn close(&self) {
-        self.operations.send(Operation::Close).ok();
+        self.shared().lock().closed = true;
     }
 
-    fn send(&self, operation: Operation) -> io::Result<()> {
-        self.operations.send(operation).map_err(|_| closed())
+    /// Closes it and waits until all is written and the files can be opened again. It waits for the disk.
+    pub(crate) fn end(&self) {
+        self.shared().end();
     }
 
     /// Entries of `range` that exist, in order and without a hole, cut where they pass `max_bytes`.
-    /// Reads the disk where they are no longer in memory.
+    /// Reads the disk where they are no longer in memory; whoever writes does not wait for that.
     pub(crate) fn read(&self, range: Range<u64>, max_bytes: usize) -> io::Result<Vec<Entry>> {
-        let (database, on_disk) = {
-            let state = self.shared.lock();
-            let end = range.end.min(state.next_index());
-            let cache_start = state.cache_start();
-            if range.start >= end {
-                return Ok(Vec::new());
+        loop {
+            let (start, places) = {
+                let state = self.shared().lock();
+                let start = range.start.max(next_index(state.purged));
+                let end = range.end.min(state.next_index());
+                let cache_start = state.cache_start();
+                if start >= end {
+                    return Ok(Vec::new());
+                }
+                if start >= cache_start {
+                    return Ok(state.cached(start..end, max_bytes));
+                }
+                if state.closed {
+                    return Err(closed());
+                }
+                let on_disk = start..end.min(cache_start);
+                (start, state.index.places(on_disk, max_bytes))
+            };
+            match disk::read(self.folder(), &places) {
+                // Purged meanwhile, and its file removed.
+                Err(_) if self.purged() >= Some(start) => {}
+                read => return read,
             }
-            if range.start >= cache_start {
-                return Ok(from_cache(&state, range.start..end, max_bytes));
-            }
-            let database = state.database.clone().ok_or_else(closed)?;
-            (database, range.start..end.min(cache_start))
-        };
-        database::read(&database, on_disk, max_bytes)
+        }
     }
 
     /// All entries of `range`, however many.
@@ -198,7 +231,7 @@ impl LogStore {
     }
 
     fn in_memory(&self, start: u64) -> bool {
-        start >= self.shared.lock().cache_start()
+        start >= self.shared().lock().cache_start()
     }
 
     /// Reads on the spot what is in memory, elsewhere what needs the disk.
@@ -216,21 +249,6 @@ impl LogStore {
             .await
             .map_err(io::Error::other)?
     }
-}
-
-fn from_cache(state: &State, range: Range<u64>, max_bytes: usize) -> Vec<Entry> {
-    let skip = (range.start - state.cache_start()) as usize;
-    let count = (range.end - range.start) as usize;
-    let mut size = 0usize;
-    let mut entries = Vec::new();
-    for cached in state.cache.iter().skip(skip).take(count) {
-        size = size.saturating_add(cached.bytes);
-        if !entries.is_empty() && size > max_bytes {
-            break;
-        }
-        entries.push(cached.entry.clone());
-    }
-    entries
 }
 
 fn closed() -> io::Error {
@@ -264,7 +282,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
-        Ok(self.shared.lock().vote)
+        Ok(self.shared().lock().vote)
     }
 }
 
@@ -272,7 +290,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<TypeConfig>> {
-        let state = self.shared.lock();
+        let state = self.shared().lock();
         Ok(LogState {
             last_purged_log_id: state.purged,
             last_log_id: state.last,
@@ -285,19 +303,20 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
         let (done, written) = oneshot::channel();
-        self.send(Operation::Vote { vote: *vote, done })?;
+        let operation = Operation::of(&Record::Vote(*vote), Answer::Vote(done))?;
+        self.shared().submit(self.shared().lock(), operation)?;
         written.await.map_err(|_| closed())??;
-        self.shared.lock().vote = Some(*vote);
+        self.shared().lock().vote = Some(*vote);
         Ok(())
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
-        self.shared.lock().committed = committed;
+        self.shared().lock().committed = committed;
         Ok(())
     }
 
     async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
-        Ok(self.shared.lock().committed)
+        Ok(self.shared().lock().committed)
     }
 
     async fn append<I>(&mut self, entries: I, flushed: IOFlushed<TypeConfig>) -> io::Result<()>
@@ -305,14 +324,18 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut encoded = Vec::new();
+        let mut records = Vec::new();
         let mut cached = Vec::new();
         for entry in entries {
-            let bytes = encode(&entry)?;
-            cached.push((entry, bytes.len()));
-            encoded.push((cached[cached.len() - 1].0.log_id.index, bytes));
+            let record = Record::Entry(entry);
+            let bytes = encode(&record)?;
+            let (change, size) = (record.change(), bytes.len());
+            records.push((change, bytes));
+            if let Record::Entry(entry) = record {
+                cached.push((entry, size));
+            }
         }
-        let mut state = self.shared.lock();
+        let mut state = self.shared().lock();
         state.sequence += 1;
         let sequence = state.sequence;
         for (entry, bytes) in cached {
@@ -324,32 +347,25 @@ impl RaftLogStorage<TypeConfig> for LogStore {
                 sequence,
             });
         }
-        // Sent under the lock: the order in memory is the order on disk.
-        self.send(Operation::Append {
-            sequence,
-            entries: encoded,
-            flushed,
-        })?;
         state.evict();
-        Ok(())
+        let answer = Answer::Append { sequence, flushed };
+        // Taken under the lock: the order in memory is the order on disk.
+        self.shared().submit(state, Operation { records, answer })
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
-        let first = last.map_or(0, |last| last.index + 1);
-        let mut state = self.shared.lock();
-        while let Some(back) = state.cache.back() {
-            if back.entry.log_id.index < first {
-                break;
-            }
-            state.cache_bytes -= back.bytes;
-            state.cache.pop_back();
-        }
-        state.last = last.max(state.purged);
-        self.send(Operation::TruncateFrom { first })
+        let mut state = self.shared().lock();
+        let operation = state.truncate_after(last)?;
+        self.shared().submit(state, operation)
     }
 
     async fn purge(&mut self, upto: LogId) -> io::Result<()> {
-        let mut state = self.shared.lock();
+        let mut state = self.shared().lock();
+        let mut records = Vec::new();
+        if state.last < Some(upto) {
+            // A peer's checkpoint. What is here is not what leads there.
+            records = state.truncate_after(None)?.records;
+        }
         while let Some(front) = state.cache.front() {
             if front.entry.log_id.index > upto.index {
                 break;
@@ -357,8 +373,11 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             state.cache_bytes -= front.bytes;
             state.cache.pop_front();
         }
-        state.purged = Some(upto);
+        state.purged = state.purged.max(Some(upto));
         state.last = state.last.max(Some(upto));
-        self.send(Operation::Purge { upto })
+        let operation = Operation::of(&Record::Purged(upto), Answer::Nobody)?;
+        records.extend(operation.records);
+        let answer = Answer::Nobody;
+        self.shared().submit(state, Operation { records, answer })
     }
 }

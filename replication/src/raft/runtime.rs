@@ -1,4 +1,4 @@
-//! Raft's own threads: one for messages, heartbeats and elections, and the log's writer.
+//! Raft's own thread: messages, heartbeats and elections. The log has another one that writes.
 //!
 //! One thread is enough, for nothing there takes long: what does (a checkpoint, the disk) is handed to others. And it
 //! wakes nobody to have a message passed on.
@@ -9,13 +9,13 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{Config, RaftMetrics, SnapshotPolicy};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::applier::{Mark, StateMachine};
@@ -24,11 +24,13 @@ use super::log_store::LogStore;
 use super::members::{self, Members};
 use super::network::{Network, ask, client};
 use super::server::{Peers, accept};
+use super::takeover::Takeover;
 use super::transfer::prepare;
 use super::types::{
     Payload, Raft, SnapshotMeta, TypeConfig, decode_raft_state, index_of, position,
 };
 use crate::cursor::{LogCursor, Position};
+use crate::detector::Detector;
 use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
 use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
@@ -42,9 +44,6 @@ const PROPOSE: Duration = Duration::from_secs(5);
 const HAND_OVER: Duration = Duration::from_secs(2);
 /// Entries in one message: with ticks of a few hundred bytes, far below a megabyte.
 const MESSAGE_ENTRIES: u64 = 256;
-
-/// openraft looks at its clocks so often in a heartbeat's interval (13 in 64).
-const CLOCK_PARTS: u64 = 5;
 
 /// A running replica.
 pub(crate) struct Inner {
@@ -62,7 +61,6 @@ pub(crate) struct Inner {
     /// Ends Raft's thread when it is dropped.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Inner {
@@ -76,14 +74,8 @@ impl Inner {
         }
         let settings = settings(&config)?;
         let (fatal, failed) = watch::channel(None);
-        let (log, writer) = LogStore::open(&config.dir, config.number, fatal.clone())?;
-        let checkpoint = match stored_checkpoint(&config, snapshots.as_ref(), &log) {
-            Ok(checkpoint) => checkpoint,
-            Err(error) => {
-                log.close();
-                return Err(error);
-            }
-        };
+        let log = LogStore::open(&config.dir, config.number, fatal.clone())?;
+        let checkpoint = stored_checkpoint(snapshots.as_ref(), &log)?;
         let incoming = incoming(&config.dir)?;
         let mark = Arc::new(Mark::new(checkpoint));
         let machine = StateMachine {
@@ -120,19 +112,20 @@ impl Inner {
             changing: Arc::default(),
             stop: Mutex::default(),
             thread: Mutex::default(),
-            writer: Mutex::new(Some(writer)),
         };
         runtime.block_on(async {
             let pace = (config.heartbeat, config.forget_learners);
             inner.spawn_tasks(pace, config.listener, views, fatal)
         })?;
         let (stop, stopped) = oneshot::channel();
+        let log = inner.log.clone();
         let thread = std::thread::Builder::new()
             .name("raft".into())
             .spawn(move || {
                 // The sender is dropped, never used.
                 let _ = runtime.block_on(stopped);
                 runtime.shutdown_background();
+                log.end();
             });
         put(&inner.stop, stop);
         put(&inner.thread, thread.map_err(StartError::Runtime)?);
@@ -147,7 +140,18 @@ impl Inner {
         views: watch::Sender<View>,
         fatal: watch::Sender<Option<String>>,
     ) -> Result<(), StartError> {
+        let number = self.view.borrow().number;
+        let takeover = Arc::new(Takeover {
+            raft: self.raft.clone(),
+            number,
+            node_id: self.log.node_id(),
+            peers: Arc::clone(&self.network.peers),
+            detector: Mutex::new(Detector::new(heartbeat)),
+            alarm: Notify::new(),
+            started: Instant::now(),
+        });
         let peers = Peers {
+            takeover: Arc::clone(&takeover),
             raft: self.raft.clone(),
             node_id: self.log.node_id(),
             gossip: Arc::clone(&self.gossip),
@@ -157,8 +161,8 @@ impl Inner {
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(accept(listener, peers));
-        ask_all(&self.gossip, &self.network.peers);
-        let number = self.view.borrow().number;
+        ask_all(&self.gossip, &self.network.peers, &takeover);
+        tokio::spawn(takeover.run(self.view.clone()));
         let members = Members {
             raft: self.raft.clone(),
             number,
@@ -222,6 +226,11 @@ impl Inner {
         members::remove(&self.raft, &self.changing, number).await
     }
 
+    /// Where a peer listens for peers.
+    pub(crate) fn address(&self, number: u16) -> Option<String> {
+        self.network.peers.get(&number).cloned()
+    }
+
     pub(crate) async fn hand_over(&self) -> Result<(), HandOverError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {
@@ -260,11 +269,8 @@ impl Inner {
         self.mark.close();
         self.log.close();
         drop(take(&self.stop));
-        // The port and the database can be opened again only when these have ended.
-        for thread in [take(&self.thread), take(&self.writer)]
-            .into_iter()
-            .flatten()
-        {
+        // The port and the log can be opened again only when it has ended.
+        if let Some(thread) = take(&self.thread) {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
@@ -304,7 +310,6 @@ fn runtime() -> Result<Runtime, StartError> {
 
 /// Where the node's last checkpoint stands; refused if the log has been purged beyond it.
 fn stored_checkpoint(
-    config: &ReplicaConfig,
     snapshots: &dyn Snapshots,
     log: &LogStore,
 ) -> Result<Option<SnapshotMeta>, StartError> {
@@ -317,7 +322,7 @@ fn stored_checkpoint(
     match log.purged().filter(|&purged| purged > stands_at) {
         None => Ok(checkpoint),
         Some(purged) => Err(StartError::Hole {
-            path: config.dir.join("raft.redb"),
+            path: log.folder().to_path_buf(),
             checkpoint: stands_at,
             purged,
         }),
@@ -326,13 +331,15 @@ fn stored_checkpoint(
 
 fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    // It looks at its clocks at about a fifth of what it takes for the heartbeat's interval, which is more often than the
-    // election's time-outs need: twice a heartbeat will do. The heartbeats themselves are sent by a task of ours.
-    let pace = millis(config.heartbeat) * CLOCK_PARTS / 2;
+    let least = millis(config.election_timeout.0);
     let settings = Config {
         cluster_name: "unisono".to_owned(),
-        heartbeat_interval: pace.min(millis(config.election_timeout.0).saturating_sub(1)),
-        election_timeout_min: millis(config.election_timeout.0),
+        // The heartbeats are sent by a task of ours. Here it paces openraft's clock, which ticks five times in it, and only
+        // for the time-outs.
+        heartbeat_interval: least / 2,
+        // A follower that has just acknowledged entries needs no heartbeat.
+        heartbeat_min_interval: Some((millis(config.heartbeat) / 2).min(least / 4)),
+        election_timeout_min: least,
         election_timeout_max: millis(config.election_timeout.1),
         enable_pre_vote: Some(true),
         enable_leader_restore: Some(false),

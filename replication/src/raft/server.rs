@@ -10,14 +10,17 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use openraft::raft::AppendEntriesRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use super::takeover::Takeover;
 use super::transfer::{self, SnapshotData};
-use super::types::{Raft, Snapshot, decode, encode};
+use super::types::{Raft, Snapshot, TypeConfig, decode, encode};
 use crate::gossip::Gossip;
+use crate::identity::number_of;
 use crate::link::{self, Refusal, Request, Topic};
 use crate::snapshots::Snapshots;
 
@@ -33,6 +36,7 @@ pub(crate) struct Peers {
     pub(crate) raft: Raft,
     pub(crate) node_id: u64,
     pub(crate) gossip: Arc<Gossip>,
+    pub(crate) takeover: Arc<Takeover>,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     /// Where checkpoints of peers are received.
     pub(crate) incoming: Arc<std::path::Path>,
@@ -111,15 +115,30 @@ impl Peers {
         if topic == Topic::Gossip {
             return encode(&self.gossip.own()).map_err(unreadable);
         }
+        if topic == Topic::Suspect {
+            return self.takeover.answer(&body).await.map_err(unreadable);
+        }
+        if topic == Topic::Confirm {
+            let (sender, receiver) = oneshot::channel();
+            let reply = Box::new(move |answer| drop(sender.send(answer)));
+            self.snapshots.confirm(body, reply);
+            return receiver.await.map_err(|_| stopped(&"not answered here"));
+        }
         if target != self.node_id {
             return Err(Refusal::Misdirected);
         }
         match topic {
-            Topic::Append => answer(self.raft.append_entries(read(&body)?).await),
+            Topic::Append => {
+                let request: AppendEntriesRequest<TypeConfig> = read(&body)?;
+                let leader = request.vote.leader_id;
+                self.takeover
+                    .heard(leader.term, number_of(leader.voted_for));
+                answer(self.raft.append_entries(request).await)
+            }
             Topic::Vote => answer(self.raft.vote(read(&body)?).await),
             Topic::PreVote => answer(self.raft.pre_vote(read(&body)?).await),
             Topic::Transfer => answer(self.raft.handle_transfer_leader(read(&body)?).await),
-            Topic::Gossip => Err(Refusal::Misdirected),
+            Topic::Gossip | Topic::Suspect | Topic::Confirm => Err(Refusal::Misdirected),
         }
     }
 }

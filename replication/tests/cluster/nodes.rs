@@ -155,7 +155,24 @@ struct Node {
     reader: JoinHandle<()>,
 }
 
+/// When a leader is heard, and when it is missed.
+#[derive(Clone, Copy)]
+pub struct Pace {
+    pub heartbeat: Duration,
+    pub election_timeout: (Duration, Duration),
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            heartbeat: Duration::from_millis(50),
+            election_timeout: (Duration::from_millis(250), Duration::from_millis(500)),
+        }
+    }
+}
+
 pub struct Cluster {
+    pace: Pace,
     root: PathBuf,
     peers: BTreeMap<u16, String>,
     engines: BTreeMap<u16, Arc<Engine>>,
@@ -165,6 +182,11 @@ pub struct Cluster {
 impl Cluster {
     /// Three fresh replicas, with files in a folder of this test's own.
     pub async fn start(name: &str) -> Cluster {
+        Self::start_with(name, Pace::default()).await
+    }
+
+    /// The same, at another pace.
+    pub async fn start_with(name: &str, pace: Pace) -> Cluster {
         let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("{name}-{}", std::process::id()));
         let listeners: BTreeMap<u16, TcpListener> = (1..=3)
@@ -176,6 +198,7 @@ impl Cluster {
             .collect();
         let engines = (1..=3).map(|number| (number, Arc::default())).collect();
         let mut cluster = Cluster {
+            pace,
             root,
             peers,
             engines,
@@ -195,8 +218,8 @@ impl Cluster {
             listener,
             peers: self.peers.clone(),
             dir: self.root.join(number.to_string()),
-            heartbeat: Duration::from_millis(50),
-            election_timeout: (Duration::from_millis(250), Duration::from_millis(500)),
+            heartbeat: self.pace.heartbeat,
+            election_timeout: self.pace.election_timeout,
             keep_log_entries: 10,
             forget_learners: Duration::from_secs(60),
         };

@@ -48,7 +48,7 @@ fn a_node_config_means_what_it_says() {
     assert_eq!(config.node.id, 1);
     assert!(config.data_dir.ends_with("data/1") && config.data_dir.is_absolute());
     assert_eq!(config.cluster.peers.len(), 3);
-    assert_eq!(config.cluster.heartbeat, Duration::from_millis(25));
+    assert_eq!(config.cluster.heartbeat, Duration::from_millis(100));
     assert_eq!(config.cluster.tick_bytes, 8 << 20);
     assert_eq!(config.cluster.read_ahead, 64 << 20);
     assert_eq!(config.pipelines.len(), 1);
@@ -179,7 +179,7 @@ fn what_does_not_fit_together_is_refused() {
     refused("*.toml", "*", "notes.txt: not TOML at line 1");
     refused(
         "[cluster]",
-        "[cluster]\nheartbeat = \"50ms\"",
+        "[cluster]\nheartbeat = \"300ms\"",
         "election_timeout: must be at least twice",
     );
     refused(

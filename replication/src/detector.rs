@@ -1,0 +1,260 @@
+//! Whether the leader is gone: pure; the caller brings the clock and what it saw.
+//!
+//! Two kinds of evidence count. *Dead*: the leader's process ended its connection, and its port refuses a new one, or
+//! another process answers there. *Silent*: nothing came from it for several heartbeats, where "several" follows from how
+//! regular its messages were of late, so that a slow network or a crowded machine costs patience and not an election. A
+//! replica that was itself not scheduled has seen no silence.
+
+use std::time::{Duration, Instant};
+
+/// Heartbeats that may fail to come.
+const MISSED: u32 = 3;
+/// No silence is borne for more heartbeats than this.
+const MOST_MISSED: u32 = 12;
+/// What is borne, in the largest gaps between two messages seen of late.
+const GAPS: u32 = 3;
+/// The memory of the largest gap is halved in so many seconds.
+const HALF_LIFE_S: f64 = 10.0;
+
+/// Why a leader is taken for gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// Its process has ended.
+    Dead,
+    /// Nothing is heard of it.
+    Silent,
+}
+
+/// Watches one leader at a time.
+pub(crate) struct Detector {
+    heartbeat: Duration,
+    followed: Option<Followed>,
+    /// The largest gap between two messages of a leader, forgotten by halves.
+    gap: Duration,
+}
+
+/// The leader of a term, as it is seen from here.
+#[derive(Clone, Copy)]
+struct Followed {
+    term: u64,
+    leader: u16,
+    /// Its process, once that has said who it is.
+    process: Option<u64>,
+    /// When it was heard last.
+    heard: Instant,
+    dead: bool,
+}
+
+impl Detector {
+    /// Watches nobody yet. `heartbeat`: how often a leader is heard at least, if all is well.
+    pub(crate) fn new(heartbeat: Duration) -> Self {
+        Self {
+            heartbeat,
+            followed: None,
+            gap: Duration::ZERO,
+        }
+    }
+
+    /// This replica follows `leader` in `term`; `None`: nobody, or itself.
+    pub(crate) fn follow(&mut self, term: u64, leader: Option<u16>, now: Instant) {
+        let known = self.followed.as_ref();
+        if known.map(|known| (known.term, known.leader)) == leader.map(|leader| (term, leader)) {
+            return;
+        }
+        self.followed = leader.map(|leader| Followed {
+            term,
+            leader,
+            process: None,
+            heard: now,
+            dead: false,
+        });
+    }
+
+    /// A message of the leader of `term` came.
+    pub(crate) fn heard(&mut self, term: u64, leader: u16, now: Instant) {
+        let Some(followed) = self.of(term, leader) else {
+            return;
+        };
+        let gap = now.saturating_duration_since(followed.heard);
+        followed.heard = now;
+        let kept = 0.5_f64.powf(gap.as_secs_f64() / HALF_LIFE_S);
+        self.gap = self.gap.mul_f64(kept).max(gap.min(self.most()));
+    }
+
+    /// The process at the leader's address says who it is.
+    pub(crate) fn met(&mut self, leader: u16, process: u64) {
+        if let Some(followed) = self.followed.as_mut()
+            && followed.leader == leader
+        {
+            followed.dead |= *followed.process.get_or_insert(process) != process;
+        }
+    }
+
+    /// The leader's process as it has said who it is; `None` if it has not, or another one leads.
+    pub(crate) fn process_of(&self, leader: u16) -> Option<u64> {
+        let followed = self.followed.filter(|followed| followed.leader == leader);
+        followed.and_then(|followed| followed.process)
+    }
+
+    /// The process of this replica has ended.
+    pub(crate) fn ended(&mut self, number: u16) {
+        if let Some(followed) = self.followed.as_mut() {
+            followed.dead |= followed.leader == number;
+        }
+    }
+
+    /// This replica slept through the time when it should have looked: what came meanwhile may not have been read yet.
+    pub(crate) fn slept(&mut self, now: Instant) {
+        let grace = self.patience().saturating_sub(self.heartbeat);
+        if let Some(followed) = self.followed.as_mut() {
+            let since = now.checked_sub(grace).unwrap_or(now);
+            followed.heard = followed.heard.max(since);
+        }
+    }
+
+    /// The leader that is watched, with its term.
+    pub(crate) fn leader(&self) -> Option<(u64, u16)> {
+        self.followed
+            .map(|followed| (followed.term, followed.leader))
+    }
+
+    /// What speaks for the end of this leader.
+    pub(crate) fn evidence(&self, term: u64, leader: u16, now: Instant) -> Option<Evidence> {
+        let followed = self
+            .followed
+            .filter(|known| (known.term, known.leader) == (term, leader))?;
+        let silence = now.saturating_duration_since(followed.heard);
+        match () {
+            () if followed.dead => Some(Evidence::Dead),
+            () if silence >= self.patience() => Some(Evidence::Silent),
+            () => None,
+        }
+    }
+
+    /// When its silence, should it last, will be evidence.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let heard = self.followed.as_ref()?.heard;
+        heard.checked_add(self.patience())
+    }
+
+    /// How long nothing may come.
+    fn patience(&self) -> Duration {
+        (self.heartbeat * MISSED)
+            .max(self.gap * GAPS)
+            .min(self.most())
+    }
+
+    fn most(&self) -> Duration {
+        self.heartbeat * MOST_MISSED
+    }
+
+    fn of(&mut self, term: u64, leader: u16) -> Option<&mut Followed> {
+        let followed = self.followed.as_mut();
+        followed.filter(|followed| (followed.term, followed.leader) == (term, leader))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEAT: Duration = Duration::from_millis(100);
+
+    fn following() -> (Detector, Instant) {
+        let start = Instant::now();
+        let mut detector = Detector::new(BEAT);
+        detector.follow(7, Some(2), start);
+        (detector, start)
+    }
+
+    fn heard_every(detector: &mut Detector, from: Instant, gap: Duration, times: u32) -> Instant {
+        let mut now = from;
+        for _ in 0..times {
+            now += gap;
+            detector.heard(7, 2, now);
+        }
+        now
+    }
+
+    #[test]
+    fn silence_is_evidence_after_three_heartbeats_of_a_regular_leader() {
+        let (mut detector, start) = following();
+        let last = heard_every(&mut detector, start, BEAT / 4, 40);
+        assert_eq!(detector.evidence(7, 2, last + BEAT * 3 - BEAT / 10), None);
+        assert_eq!(detector.due(), Some(last + BEAT * 3));
+        let silent = detector.evidence(7, 2, last + BEAT * 3);
+        assert_eq!(silent, Some(Evidence::Silent));
+    }
+
+    #[test]
+    fn a_leader_that_was_irregular_is_borne_longer_but_not_for_ever() {
+        let (mut detector, start) = following();
+        let last = heard_every(&mut detector, start, BEAT * 2, 5);
+        assert_eq!(detector.evidence(7, 2, last + BEAT * 5), None);
+        assert_eq!(
+            detector.evidence(7, 2, last + BEAT * 6),
+            Some(Evidence::Silent)
+        );
+        let last = heard_every(&mut detector, last, BEAT * 50, 3);
+        assert_eq!(
+            detector.evidence(7, 2, last + BEAT * 12),
+            Some(Evidence::Silent)
+        );
+    }
+
+    #[test]
+    fn patience_comes_back_when_the_leader_is_regular_again() {
+        let (mut detector, start) = following();
+        let last = heard_every(&mut detector, start, BEAT * 3, 2);
+        let last = heard_every(&mut detector, last, BEAT / 4, 2000);
+        assert_eq!(
+            detector.evidence(7, 2, last + BEAT * 3),
+            Some(Evidence::Silent)
+        );
+    }
+
+    #[test]
+    fn only_the_leader_of_the_term_is_heard_and_judged() {
+        let (mut detector, start) = following();
+        let later = start + BEAT * 4;
+        detector.heard(6, 2, later);
+        detector.heard(7, 3, later);
+        detector.ended(3);
+        assert_eq!(detector.evidence(7, 2, later), Some(Evidence::Silent));
+        assert_eq!(detector.evidence(6, 2, later), None);
+        assert_eq!(detector.evidence(7, 3, later), None);
+        detector.follow(8, Some(3), later);
+        assert_eq!(
+            detector.evidence(8, 3, later),
+            None,
+            "a new leader has its time"
+        );
+        detector.follow(8, None, later);
+        assert_eq!((detector.due(), detector.leader()), (None, None));
+    }
+
+    #[test]
+    fn an_ended_process_and_another_in_its_place_are_dead() {
+        let (mut detector, start) = following();
+        detector.met(2, 11);
+        detector.met(2, 11);
+        assert_eq!(detector.evidence(7, 2, start), None);
+        detector.met(2, 12);
+        assert_eq!(detector.evidence(7, 2, start), Some(Evidence::Dead));
+        let (mut detector, start) = following();
+        detector.ended(2);
+        assert_eq!(detector.evidence(7, 2, start), Some(Evidence::Dead));
+    }
+
+    #[test]
+    fn who_slept_waits_for_one_more_heartbeat() {
+        let (mut detector, start) = following();
+        let woken = start + BEAT * 50;
+        detector.slept(woken);
+        assert_eq!(detector.evidence(7, 2, woken), None);
+        assert_eq!(
+            detector.evidence(7, 2, woken + BEAT),
+            Some(Evidence::Silent)
+        );
+    }
+}

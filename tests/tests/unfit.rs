@@ -1,0 +1,171 @@
+//! Leaders that live and are unfit: one that reads another record than the others, and one whose agreed time is old.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+use unisono_chaos::cluster::{Cluster, Setup};
+use unisono_chaos::http::{self, RowReader};
+use unisono_chaos::order::PIPELINE;
+use unisono_tests::unisono_binary;
+
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Events of one second.
+const A_SECOND: u64 = 10;
+
+/// Three replicas, each with a folder of its own to read.
+struct Apart {
+    cluster: Cluster,
+    dir: tempfile::TempDir,
+    /// Event time of the next line, in milliseconds.
+    next_ms: u64,
+}
+
+impl Apart {
+    async fn start(max_future: &str) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        for number in 1..=3 {
+            std::fs::create_dir_all(folder(dir.path(), number))?;
+            std::fs::write(folder(dir.path(), number).join("a.ndjson"), "")?;
+        }
+        let setup = Setup {
+            binary: unisono_binary(),
+            dir: dir.path().to_owned(),
+            nodes: 3,
+            checkpoint_interval: None,
+            streams: streams(max_future),
+            pipeline: PIPELINE.to_owned(),
+        };
+        let mut cluster = Cluster::start_setup(&setup)?;
+        cluster.wait_ready().await?;
+        Ok(Self {
+            cluster,
+            dir,
+            next_ms: (now_s()? - 5) * 1000,
+        })
+    }
+
+    /// The same line to all, or another one to `wrong`.
+    fn append(&mut self, wrong: Option<u16>) -> Result<()> {
+        for number in 1..=3 {
+            let value = if wrong == Some(number) { 9 } else { 1 };
+            let path = folder(self.dir.path(), number).join("a.ndjson");
+            let mut file = OpenOptions::new().append(true).open(path)?;
+            // One write: a reader sees the whole line or nothing of it.
+            file.write_all(format!("{{\"at\":{},\"v\":{value}}}\n", self.next_ms).as_bytes())?;
+        }
+        self.next_ms += 1000 / A_SECOND;
+        Ok(())
+    }
+
+    fn append_seconds(&mut self, seconds: u64) -> Result<()> {
+        (0..seconds * A_SECOND).try_for_each(|_| self.append(None))
+    }
+
+    /// Waits until a replica serves so many rows with events, and gives all that it serves.
+    async fn rows(&mut self, number: u16, count: usize) -> Result<Vec<Value>> {
+        let address = self.cluster.addresses()[&number].clone();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let read = RowReader::new(http::client()?, &address)
+                .read_all(1000)
+                .await;
+            let rows = read.map(|step| step.rows).unwrap_or_default();
+            let read = rows.iter().map(|row| serde_json::from_str(row));
+            let read: Vec<Value> = read.collect::<Result<_, _>>()?;
+            let full = read.iter().filter(|row| row["values"]["events"] != 0);
+            if full.count() >= count {
+                return Ok(read);
+            }
+            self.cluster.ensure_none_crashed()?;
+            if Instant::now() > deadline {
+                let log = self.cluster.log(number).map(std::fs::read_to_string);
+                let log = log.transpose()?.unwrap_or_default();
+                bail!("replica {number} serves {rows:?}; it said:\n{log}");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn dead_letters(&self, number: u16) -> Result<Value> {
+        let address = &self.cluster.addresses()[&number];
+        let url = format!("http://{address}/v1/pipelines/{PIPELINE}/dead-letters");
+        let body = http::client()?.get(url).send().await?.text().await?;
+        let page: Value = serde_json::from_str(&body)?;
+        Ok(page["rows"].clone())
+    }
+}
+
+fn now_s() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())
+}
+
+fn folder(dir: &Path, number: u16) -> PathBuf {
+    dir.join(format!("unisono-{number}/input"))
+}
+
+fn streams(max_future: &str) -> String {
+    format!(
+        r#"[[source]]
+name = "events"
+files = {{ dir = "/proc/self/cwd/input", pattern = "*.ndjson" }}
+[[pipeline]]
+name = "{PIPELINE}"
+sources = ["events"]
+sink = "builtin"
+time = {{ field = "at", format = "ms" }}
+max_future = "{max_future}"
+window = {{ size = "1s" }}
+close = {{ lag = "0s", idle = "1h" }}
+values = {{ events = "count()", total = "sum(v)" }}
+"#
+    )
+}
+
+/// All rows are those of ten events of value 1 each, or of none at all, without a gap.
+fn all_right(rows: &[Value]) -> Result<()> {
+    for (seq, row) in rows.iter().enumerate() {
+        ensure!(row["seq"] == seq, "not in order: {row}");
+        let (events, total) = (&row["values"]["events"], &row["values"]["total"]);
+        let right = (events == 10 && total == 10) || events == 0;
+        ensure!(right, "a wrong row: {row}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_reads_one_wrong_record_gives_the_lead_away_and_no_row_is_wrong() {
+    let mut apart = Apart::start("1h").await.unwrap();
+    apart.append_seconds(3).unwrap();
+    let wrong = apart.cluster.wait_leader().await.unwrap();
+    let other = wrong % 3 + 1;
+    all_right(&apart.rows(wrong, 2).await.unwrap()).unwrap();
+    apart.append(Some(wrong)).unwrap();
+    (1..A_SECOND).try_for_each(|_| apart.append(None)).unwrap();
+    apart.append_seconds(5).unwrap();
+    all_right(&apart.rows(other, 8).await.unwrap()).unwrap();
+    assert_ne!(apart.cluster.wait_leader().await.unwrap(), wrong);
+    // It keeps what it has published, and adds nothing to it.
+    all_right(&apart.rows(wrong, 2).await.unwrap()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_outage_of_all_longer_than_max_future_no_record_is_a_dead_letter() {
+    let mut apart = Apart::start("2s").await.unwrap();
+    apart.append_seconds(3).unwrap();
+    apart.rows(1, 2).await.unwrap();
+    apart.cluster.kill_all().unwrap();
+    // The outage itself.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    apart.cluster.restart_all().unwrap();
+    apart.cluster.wait_ready().await.unwrap();
+    // What comes now is further ahead of the last tick's time than `max_future`.
+    apart.next_ms = (now_s().unwrap() - 5) * 1000;
+    apart.append_seconds(5).unwrap();
+    all_right(&apart.rows(1, 7).await.unwrap()).unwrap();
+    assert_eq!(apart.dead_letters(1).await.unwrap(), json!([]));
+}
