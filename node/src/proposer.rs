@@ -46,7 +46,11 @@ pub fn run(core: Arc<Core>) {
         .enable_all()
         .build()
     {
-        Ok(runtime) => runtime.block_on(propose_all(core)),
+        Ok(runtime) => {
+            runtime.block_on(propose_all(core));
+            // A source or a peer may still be asked what a pipeline takes.
+            runtime.shutdown_background();
+        }
         Err(error) => core.fail(format!("the proposer's runtime: {error}")),
     }
 }

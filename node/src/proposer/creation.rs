@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use unisono_replication::command::{
     BeginCluster, Command, CreateFeed, CreatePipeline, ForgetRemoved, Origin, SetSink,
@@ -21,7 +20,7 @@ use crate::agreement::Kind;
 use crate::core::{Authority, Core};
 use crate::status;
 use crate::threads::lock;
-use look::{Fault, Look, Step, Wish, home, wishes};
+use look::{Asks, Fault, Look, Step, Wish, home, wishes};
 
 /// How often what cannot be created is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -100,7 +99,7 @@ impl Creation {
             core: Arc::clone(core),
             machine,
             votes,
-            handle: None,
+            asks: Asks::Nobody,
         };
         for wish in wishes {
             if self
@@ -112,7 +111,7 @@ impl Creation {
             }
             match look.prepare(&wish) {
                 Err(Fault::Elsewhere) => {
-                    look.handle = Some(Handle::current());
+                    look.asks = Asks::Others;
                     self.start_job(core, look, wish);
                     return None;
                 }

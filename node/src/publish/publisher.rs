@@ -264,7 +264,7 @@ impl Publisher<'_> {
         let outvoted = match self.confirm.confirm(self.core, term, &moved) {
             Ok(()) => return Ok(true),
             Err(Unconfirmed::Early) => {
-                self.rest(EARLY, &|| true);
+                std::thread::sleep(EARLY);
                 return Ok(false);
             }
             Err(Unconfirmed::Differs { outvoted }) => outvoted,

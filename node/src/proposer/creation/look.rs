@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use tokio::runtime::Handle;
 use unisono_replication::command::{FeedId, LaneEntry, SinkEntry, SourceEntry};
 use unisono_replication::machine::{BUILTIN_SINK, Feed, Machine, Wanted};
 
@@ -96,8 +95,16 @@ pub(super) struct Look {
     pub(super) core: Arc<Core>,
     pub(super) machine: Machine,
     pub(super) votes: Votes,
-    /// For questions to peers; `None`: nobody is asked.
-    pub(super) handle: Option<Handle>,
+    pub(super) asks: Asks,
+}
+
+/// Whether time may be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// Only this node's own file is looked at.
+    Nobody,
+    /// Sources and peers are asked.
+    Others,
 }
 
 impl Look {
@@ -121,7 +128,7 @@ impl Look {
         let sources: Vec<SourceEntry> = self.fetch(&holders, &Question::Sources(names.clone()))?;
         let lanes = match home(&self.machine, &sources) {
             Some(_) => None,
-            None if self.handle.is_none() => return Err(Fault::Elsewhere),
+            None if self.asks == Asks::Nobody => return Err(Fault::Elsewhere),
             None => Some(self.fetch(&holders, &Question::Lanes(names))?),
         };
         Ok(Step::Pipeline {
@@ -191,10 +198,17 @@ impl Look {
             let answer = question.ask(&self.core.config)?;
             return Ok(postcard::from_bytes(&answer).map_err(|error| error.to_string())?);
         }
-        let handle = self.handle.as_ref().ok_or(Fault::Elsewhere)?;
+        if self.asks == Asks::Nobody {
+            return Err(Fault::Elsewhere);
+        }
+        // The proposer's own runtime is busy with ticks.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
         let mut last = "no node that has it was heard lately".to_owned();
         for &number in holders {
-            let asked = handle.block_on(self.core.replica.ask(number, question.encode()));
+            let asked = runtime.block_on(self.core.replica.ask(number, question.encode()));
             let answer = asked.map_err(|error| error.to_string());
             match answer.and_then(|bytes| read_answer(&bytes)) {
                 Ok(answer) => return Ok(answer),
