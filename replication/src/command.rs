@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of the format that this program writes and reads.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A feed's name in the log: the index of the entry that created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -27,6 +27,8 @@ pub enum Command {
     Frontier(FrontierMoves),
     /// Two feeds become one.
     JoinFeeds(JoinFeeds),
+    /// Lanes of a feed have come to their end for good.
+    RetireLanes(RetireLanes),
 }
 
 /// A set of lanes read together.
@@ -58,6 +60,8 @@ pub struct LaneEntry {
     pub name: String,
     /// The first offset to read.
     pub start: i64,
+    /// By what the source knows the lane again, whatever has its name: opaque here. Empty: it cannot tell.
+    pub identity: String,
 }
 
 /// One pipeline; its incarnation is the index of this entry. A feed takes pipelines until its first tick; later ones come
@@ -87,6 +91,19 @@ pub struct AddLanes {
     pub base: u64,
     /// The lanes, numbered on from those that there are.
     pub lanes: Vec<LaneEntry>,
+}
+
+/// Lanes that were taken in to their end and are gone since: they hold nothing back any more, and their names are free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetireLanes {
+    /// The proposer's term.
+    pub term: u64,
+    /// The feed that read them.
+    pub feed: FeedId,
+    /// The feed's last accepted entry, as the proposer knew it.
+    pub base: u64,
+    /// The lanes' places in their feed, in order.
+    pub lanes: Vec<u32>,
 }
 
 /// Two feeds that have taken in the same of the same lanes become one: the pipelines of `from` belong to `into`.
@@ -237,6 +254,7 @@ impl Command {
             Self::Ticks(command) => command.term,
             Self::Frontier(command) => command.term,
             Self::JoinFeeds(command) => command.term,
+            Self::RetireLanes(command) => command.term,
         }
     }
 }

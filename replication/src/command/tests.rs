@@ -8,6 +8,7 @@ fn lane(name: &str, start: i64) -> LaneEntry {
         source: 1,
         name: name.to_owned(),
         start,
+        identity: format!("cluster/{name}"),
     }
 }
 
@@ -71,6 +72,12 @@ fn examples() -> Vec<(&'static str, Command)> {
         from_base: 298,
         into_base: 299,
     };
+    let retire_lanes = RetireLanes {
+        term: 3,
+        feed,
+        base: 299,
+        lanes: vec![0, 300],
+    };
     vec![
         ("command-create-feed", Command::CreateFeed(create_feed)),
         (
@@ -87,6 +94,7 @@ fn examples() -> Vec<(&'static str, Command)> {
         ),
         ("command-frontier", Command::Frontier(frontier)),
         ("command-join-feeds", Command::JoinFeeds(join_feeds)),
+        ("command-retire-lanes", Command::RetireLanes(retire_lanes)),
     ]
 }
 
@@ -106,12 +114,12 @@ fn another_versions_entry_is_refused_with_what_to_do() {
     assert!(matches!(older, DecodeError::Older { found: 1 }));
     let text = older.to_string();
     assert!(
-        text.contains("version 1") && text.contains("reads version 2") && text.contains("wipe"),
+        text.contains("version 1") && text.contains("reads version 3") && text.contains("wipe"),
         "{text}"
     );
-    bytes[0] = 3;
+    bytes[0] = 4;
     let newer = Command::decode(&bytes).unwrap_err();
-    assert!(matches!(newer, DecodeError::Newer { found: 3 }));
+    assert!(matches!(newer, DecodeError::Newer { found: 4 }));
     assert!(newer.to_string().contains("upgrade it"), "{newer}");
 }
 

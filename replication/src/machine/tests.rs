@@ -13,6 +13,7 @@ fn feed_of_two() -> Machine {
         source: 0,
         name: name.to_owned(),
         start: 10,
+        identity: String::new(),
     };
     let lanes = vec![lane("0"), lane("1")];
     let create = CreateFeed {
@@ -179,6 +180,7 @@ fn a_new_lane_moves_the_base_so_that_a_tick_in_flight_is_void() {
         source: 0,
         name: "2".to_owned(),
         start: 0,
+        identity: String::new(),
     };
     let add = AddLanes {
         term: 1,

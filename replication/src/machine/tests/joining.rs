@@ -10,6 +10,7 @@ fn create_feed(source: &str, lanes: &[(&str, i64)]) -> Command {
         source: 0,
         name: name.to_owned(),
         start,
+        identity: String::new(),
     };
     Command::CreateFeed(CreateFeed {
         term: 1,
