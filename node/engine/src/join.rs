@@ -81,22 +81,27 @@ impl FeedEngine {
     }
 }
 
-/// Where each lane of the one is among the other's.
+/// Where each lane of the one is among the other's. Retired lanes may share a name with each other and with one that is
+/// not: which of them is which does not matter, for none of them takes in anything more.
 fn places(stays: &FeedSnapshot, comes: &FeedSnapshot) -> Result<Vec<usize>, JoinError> {
+    let mut left: Vec<Option<(&str, bool)>> = comes
+        .lanes
+        .iter()
+        .map(|lane| Some((lane.label.as_str(), lane.retired)))
+        .collect();
     let missing = |label: &str| JoinError::Lane {
         label: label.to_owned(),
     };
-    for lane in &comes.lanes {
-        if !stays.lanes.iter().any(|known| known.label == lane.label) {
-            return Err(missing(&lane.label));
-        }
+    let mut places = Vec::with_capacity(stays.lanes.len());
+    for lane in &stays.lanes {
+        let wanted = Some((lane.label.as_str(), lane.retired));
+        let place = left.iter().position(|lane| *lane == wanted);
+        let place = place.ok_or_else(|| missing(&lane.label))?;
+        left[place] = None;
+        places.push(place);
     }
-    let place = |label: &str| {
-        let mut known = comes.lanes.iter();
-        known.position(|lane| lane.label == label)
-    };
-    let lanes = stays.lanes.iter();
-    lanes
-        .map(|lane| place(&lane.label).ok_or_else(|| missing(&lane.label)))
-        .collect()
+    match left.into_iter().flatten().next() {
+        Some((label, _)) => Err(missing(label)),
+        None => Ok(places),
+    }
 }
