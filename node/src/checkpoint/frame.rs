@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 pub(super) const MAGIC: &[u8; 8] = b"UNISONO\n";
 /// The version of the format that this program writes, and the only one that it reads. 1 was one value as a whole.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Bytes before the first frame.
 pub(super) const PREFACE: usize = MAGIC.len() + 4;
 /// Bytes of a chunk: what is held of a part at any moment, on either side.

@@ -1,6 +1,5 @@
 //! Creating what the config names and the agreed log does not know yet: feeds, then their pipelines.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use unisono_replication::command::{
@@ -147,16 +146,13 @@ fn source_entry(source: &SourceConfig) -> SourceEntry {
 fn lanes(sources: &[SourceConfig]) -> Result<Vec<LaneEntry>, SourceError> {
     let mut lanes = Vec::new();
     for (index, config) in (0_u32..).zip(sources) {
-        // Nothing is read by it: it only asks.
-        let mut reader = source::open(config, 0, &Arc::default())?;
-        for name in reader.lanes()? {
-            let start = reader.start(&name)?;
-            lanes.push(LaneEntry {
-                source: index,
-                name,
-                start,
-            });
-        }
+        let found = source::survey(config)?.begin()?;
+        lanes.extend(found.into_iter().map(|lane| LaneEntry {
+            source: index,
+            name: lane.name,
+            start: lane.start,
+            identity: lane.identity,
+        }));
     }
     Ok(lanes)
 }

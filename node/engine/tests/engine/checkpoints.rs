@@ -102,7 +102,9 @@ fn another_version_is_refused_with_the_versions_named() {
         };
         for parts in changed(&checkpoint(), other) {
             let error = restore(&parts).map(drop).unwrap_err();
-            let text = format!("the checkpoint has engine format {version}, this program reads {PART_VERSION}:");
+            let text = format!(
+                "the checkpoint has engine format {version}, this program reads {PART_VERSION}:"
+            );
             assert!(error.to_string().starts_with(&text), "{error}");
         }
     }
