@@ -109,6 +109,8 @@ unsafe fn read(event: *mut native::rd_kafka_event_t) -> Result<String, Code> {
         if text.is_null() {
             return Err(Code::BadMessage);
         }
-        Ok(CStr::from_ptr(text).to_string_lossy().into_owned())
+        // As Kafka's own tools show it.
+        let text = CStr::from_ptr(text).to_string_lossy();
+        Ok(text.replace('+', "-").replace('/', "_"))
     }
 }

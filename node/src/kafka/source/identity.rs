@@ -37,7 +37,7 @@ impl TopicIdentity {
     #[must_use]
     pub fn difference(&self, agreed: &str) -> Option<Difference> {
         let (cluster, rest) = agreed.split_once('/')?;
-        let (topic, _) = rest.split_once('/')?;
+        let (topic, _) = rest.rsplit_once('/')?;
         if cluster != self.cluster {
             return Some(Difference::Cluster {
                 agreed: cluster.to_owned(),
