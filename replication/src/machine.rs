@@ -325,21 +325,25 @@ impl Machine {
 }
 
 impl Feed {
-    /// Where each of this feed's lanes is among another's; `None` if the two have not the same sources and lanes.
+    /// Where each of this feed's lanes is among another's, which may lack those that are retired; `None` if the two have
+    /// not the same sources and lanes.
     #[must_use]
-    pub fn places_in(&self, other: &Self) -> Option<Vec<usize>> {
-        if self.sources != other.sources || self.lanes.len() != other.lanes.len() {
+    pub fn places_in(&self, other: &Self) -> Option<Vec<Option<usize>>> {
+        if self.sources != other.sources {
             return None;
         }
-        let places: BTreeMap<_, usize> = (0..)
+        let mut places: BTreeMap<_, usize> = (0..)
             .zip(&other.lanes)
             .map(|(place, lane)| (lane.key(), place))
             .collect();
         if places.len() != other.lanes.len() {
             return None;
         }
-        let place = |lane: &Lane| places.get(&lane.key()).copied();
-        self.lanes.iter().map(place).collect()
+        let lanes = self.lanes.iter();
+        let found: Vec<_> = lanes.map(|lane| places.remove(&lane.key())).collect();
+        let mut lacking = self.lanes.iter().zip(&found);
+        let fits = lacking.all(|(lane, place)| place.is_some() || lane.retired);
+        (fits && places.is_empty()).then_some(found)
     }
 
     /// Whether both feeds have the same lanes, taken in to the same cuts.
@@ -348,8 +352,9 @@ impl Feed {
         let Some(places) = self.places_in(other) else {
             return false;
         };
-        let mut lanes = self.lanes.iter().zip(places);
-        lanes.all(|(lane, place)| lane.took_in_the_same(&other.lanes[place]))
+        let lanes = self.lanes.iter().zip(places);
+        let mut pairs = lanes.filter_map(|(lane, place)| Some((lane, &other.lanes[place?])));
+        pairs.all(|(lane, other)| lane.took_in_the_same(other))
     }
 
     fn check(&self, tick: &FeedTick) -> Result<(), Void> {

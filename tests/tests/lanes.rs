@@ -169,9 +169,7 @@ fn a_file_that_is_not_what_it_was_gives_no_row_and_goes_on_when_it_is_restored()
                 cluster.start();
             }
             let served = &mut cluster.replicas[0];
-            let reason = match (change, while_it_runs) {
-                _ => "a.ndjson was rewritten or replaced by another file",
-            };
+            let reason = "a.ndjson was rewritten or replaced by another file";
             served.wait_ready(503, reason).unwrap();
             assert_eq!(served.rows().unwrap(), rows(0..5, &["x"]), "{change:?}");
             assert_eq!(

@@ -211,6 +211,7 @@ fn classify(partition: i32, error: KafkaSourceError) -> SourceError {
         | KafkaSourceError::Truncated { .. }
         | KafkaSourceError::TopicRecreated { .. }
         | KafkaSourceError::OtherCluster { .. }
+        | KafkaSourceError::Denied { .. }
         | KafkaSourceError::Fatal { .. } => SourceError::Lane {
             lane: partition.to_string(),
             message: error.to_string(),

@@ -19,14 +19,8 @@ fn source(name: &str) -> SourceEntry {
     }
 }
 
-/// One command of each kind, with the name of its golden file.
-fn examples() -> Vec<(&'static str, Command)> {
-    let key = |stream| StreamKey {
-        incarnation: 300,
-        stream,
-    };
-    let feed = FeedId(7);
-    let tick = FeedTick {
+fn a_tick(feed: FeedId) -> FeedTick {
+    FeedTick {
         feed,
         base: 299,
         agreed_ms: 1_700_000_000_025,
@@ -42,7 +36,16 @@ fn examples() -> Vec<(&'static str, Command)> {
             empty_to: 4713,
         }],
         at_end: vec![0, 2],
+    }
+}
+
+/// One command of each kind, with the name of its golden file.
+fn examples() -> Vec<(&'static str, Command)> {
+    let key = |stream| StreamKey {
+        incarnation: 300,
+        stream,
     };
+    let feed = FeedId(7);
     let create_feed = CreateFeed {
         term: 3,
         sources: vec![source("eu"), source("us")],
@@ -89,7 +92,7 @@ fn examples() -> Vec<(&'static str, Command)> {
             "command-ticks",
             Command::Ticks(Ticks {
                 term: 3,
-                feeds: vec![tick],
+                feeds: vec![a_tick(feed)],
             }),
         ),
         ("command-frontier", Command::Frontier(frontier)),

@@ -73,11 +73,13 @@ fn a_topic_that_may_not_be_read_for_a_while_is_read_on() {
     served.start();
     assert_eq!(served.wait_rows(3).unwrap(), rows(0..3, &["x"]));
     broker.deny("denied", Denied::Yes).unwrap();
-    served.wait_ready(503, "lane 0").unwrap();
+    served
+        .wait_ready(503, "lane 0: kafka source denied")
+        .unwrap();
     let held = lanes(&served).unwrap();
     assert!(held[0].2.is_some(), "{held:?}");
-    broker.produce("denied", 0, &seconds(4..9, "x")).unwrap();
     broker.deny("denied", Denied::No).unwrap();
+    broker.produce("denied", 0, &seconds(4..9, "x")).unwrap();
     assert_eq!(served.wait_rows(8).unwrap(), rows(0..8, &["x"]));
     served.wait_ready(200, "true").unwrap();
     let held = lanes(&served).unwrap();

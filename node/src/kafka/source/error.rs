@@ -79,6 +79,11 @@ pub enum KafkaSourceError {
          compacted"
     )]
     Compacted { topic: String, policy: String },
+    /// The brokers do not let this client read. Grant it that, or wait until somebody does.
+    #[error(
+        "kafka source {topic}: the topic may not be read by this client; grant it Read and Describe, or correct its user"
+    )]
+    Denied { topic: String },
     /// Nothing more will come from this lane. Stop the feed.
     #[error("kafka source {topic}: partition {partition} at offset {offset}: {reason}")]
     Fatal {
@@ -138,6 +143,7 @@ impl Place<'_> {
                     offset: self.offset,
                 })
             }
+            Some(Code::TopicAuthorizationFailed) => Some(KafkaSourceError::Denied { topic }),
             Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => {
                 Some(KafkaSourceError::TopicMissing {
                     topic,
