@@ -18,7 +18,7 @@ pub use workers::Workers;
 
 use crate::config::SourceConfig;
 use crate::signal::Signal;
-use crate::source::{Found, KnownLane, LaneTrail};
+use crate::source::{Found, KnownLane, LaneTrail, SourceReader};
 use crate::threads::{Role, lock, spawn};
 
 /// What is to change for the thread that reads a source, in order.
@@ -59,6 +59,8 @@ struct Shared {
     /// Why the source cannot even be opened.
     unopened: Mutex<Option<String>>,
     state: Mutex<SourceState>,
+    /// Readers that are to be closed by a thread that may wait.
+    discarded: Mutex<Vec<Box<dyn SourceReader>>>,
 }
 
 impl SourceFetcher {

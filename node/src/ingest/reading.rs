@@ -153,7 +153,14 @@ impl Reading {
         }
         let in_use = |lane: &ReadLane| lane.reader.is_some_and(|(used, _)| used == id);
         if !self.lanes.iter().any(in_use) {
-            self.readers.remove(&id);
+            self.discard(id);
+        }
+    }
+
+    /// A client takes its time to close, which other lanes should not wait for.
+    fn discard(&mut self, id: u64) {
+        if let Some(reader) = self.readers.remove(&id) {
+            lock(&self.shared.discarded).push(reader);
         }
     }
 
@@ -163,7 +170,8 @@ impl Reading {
         if self.readers.is_empty() {
             self.share = share;
         } else if share <= self.share / 2 {
-            self.readers.clear();
+            let readers: Vec<u64> = self.readers.keys().copied().collect();
+            readers.into_iter().for_each(|id| self.discard(id));
             self.lanes.iter_mut().for_each(|lane| lane.reader = None);
             self.share = share;
         }
@@ -208,7 +216,7 @@ impl Reading {
                 .iter()
                 .any(|lane| lane.reader.is_some_and(|(used, _)| used == id))
         {
-            self.readers.remove(&id);
+            self.discard(id);
         }
     }
 

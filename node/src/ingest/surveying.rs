@@ -23,6 +23,8 @@ impl Surveying {
     pub(super) fn run(self) {
         let mut survey = None;
         while !self.shared.stopping() {
+            let discarded = std::mem::take(&mut *lock(&self.shared.discarded));
+            drop(discarded);
             // A look without all lanes would take known ones for new.
             let known = lock(&self.shared.known).clone();
             if let Some(known) = known {

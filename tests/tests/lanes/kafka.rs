@@ -7,13 +7,17 @@ use unisono_tests::serve::{Addresses, PATIENCE, PIPELINE, Served, event};
 
 use super::{lanes, rows, wait_lanes};
 
-fn on_topic(broker: &TestBroker, topic: &str) -> (tempfile::TempDir, Served) {
-    let dir = tempfile::tempdir().unwrap();
-    let streams = format!(
+fn streams(broker: &TestBroker, topic: &str) -> String {
+    format!(
         "[[source]]\nname = \"events\"\nkafka = {{ brokers = \"{}\", topic = \"{topic}\", \
          start = \"earliest\" }}\n{PIPELINE}",
         broker.address()
-    );
+    )
+}
+
+fn on_topic(broker: &TestBroker, topic: &str) -> (tempfile::TempDir, Served) {
+    let dir = tempfile::tempdir().unwrap();
+    let streams = streams(broker, topic);
     let served = Served::new(dir.path(), 1, &Addresses::of(1), &streams);
     (dir, served)
 }
@@ -140,4 +144,41 @@ fn a_compacted_topic_is_refused_until_it_is_not() {
     assert_eq!(served.wait_rows(3).unwrap(), rows(0..3, &["x"]));
     served.wait_ready(200, "true").unwrap();
     assert_eq!(served.terminate().unwrap(), 0);
+}
+
+#[test]
+fn another_kafka_cluster_at_the_address_gives_no_row_and_both_ids_are_named() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let [one, other] = [(); 2].map(|()| TestBroker::start().unwrap());
+    for (broker, group) in [(&one, "x"), (&other, "y")] {
+        broker.create_topic("moved", 1).unwrap();
+        broker.produce("moved", 0, &seconds(0..6, group)).unwrap();
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let addresses = Addresses::of(1);
+    let at = |broker: &TestBroker| {
+        let streams = streams(broker, "moved");
+        Served::new(dir.path(), 1, &addresses, &streams)
+    };
+    let mut served = at(&one);
+    served.start();
+    assert_eq!(served.wait_rows(5).unwrap(), rows(0..5, &["x"]));
+    assert_eq!(served.terminate().unwrap(), 0);
+    let mut served = at(&other);
+    served.start();
+    served.wait_ready(503, "is the Kafka cluster ").unwrap();
+    let (_, body) = served.get("/readyz").unwrap();
+    assert!(
+        body.contains("but the replicas read from the cluster "),
+        "{body}"
+    );
+    other.produce("moved", 0, &seconds(6..9, "y")).unwrap();
+    assert_eq!(served.terminate().unwrap(), 0);
+    let mut served = at(&one);
+    served.start();
+    one.produce("moved", 0, &seconds(6..9, "x")).unwrap();
+    assert_eq!(served.wait_rows(8).unwrap(), rows(0..8, &["x"]));
+    served.wait_ready(200, "true").unwrap();
 }
