@@ -72,6 +72,17 @@ impl LaneTrail {
         }
     }
 
+    /// The same trail before its last records; `None` if nothing was read.
+    #[must_use]
+    pub fn before_last(&self) -> Option<Self> {
+        let before = self.marks.before;
+        (before.offset < self.next).then(|| Self {
+            next: before.offset,
+            fingerprint: before.fingerprint,
+            ..self.clone()
+        })
+    }
+
     /// Goes on to the end of a block of the lane's next records, and computes their fingerprints.
     pub fn pass(&mut self, block: &mut Block) {
         self.fingerprint = block.seal(self.fingerprint);
@@ -104,6 +115,12 @@ pub trait SourceReader: Send {
     /// # Errors
     /// As the lane's state is: also if it is not the one that left the trail.
     fn open(&mut self, trail: &LaneTrail, names: &[&str]) -> Result<usize, SourceError>;
+
+    /// Whether the source cannot tell by itself that a lane's last records are those that were read: whoever opens it is
+    /// to read them again.
+    fn is_to_be_checked(&self) -> bool {
+        false
+    }
 
     /// The lane is not read any more; its index is not used again.
     fn close(&mut self, lane: usize);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::buffer::FULL;
 use super::{Change, LaneBuffer, ReadAhead, Shared, lock};
 use crate::config::SourceConfig;
-use crate::source::{self, Block, KnownLane, LaneTrail, SourceError, SourceReader};
+use crate::source::{self, Block, Head, KnownLane, LaneTrail, SourceError, SourceReader};
 
 /// How long the thread may sleep when nothing is there. It is woken for all that matters; this is how often the ends of
 /// quiet lanes are looked at, whose evidence must stay fresh.
@@ -52,6 +52,10 @@ struct ReadLane {
     /// It is not read any more.
     retired: bool,
     fault: Option<Fault>,
+    /// It is read again from before its last records, which are compared and not handed over.
+    check: Option<LaneTrail>,
+    /// Its last records could not be had again at the last try: retention may have taken them.
+    uncheckable: bool,
 }
 
 /// Why a lane could not be read at its last turn.
@@ -67,6 +71,8 @@ struct Fault {
 /// What came of one lane's turn.
 enum Turn {
     Read,
+    /// Records were compared.
+    Checked,
     /// There is nothing, on good evidence.
     AtEnd,
     Nothing,
@@ -125,6 +131,8 @@ impl Reading {
                         reader: None,
                         retired: false,
                         fault: None,
+                        check: None,
+                        uncheckable: false,
                     });
                 }
                 Change::Retire(name) => self.retire(&name),
@@ -184,6 +192,8 @@ impl Reading {
         for (index, lane) in self.lanes.iter().enumerate() {
             match &lane.fault {
                 _ if lane.retired || lane.reader.is_some() => {}
+                // A client that has just given up a partition is not given it back in haste.
+                None if lane.uncheckable => again.push(index),
                 None => new.push(index),
                 Some(fault) if fault.again <= Instant::now() => again.push(index),
                 Some(_) => {}
@@ -234,8 +244,14 @@ impl Reading {
         };
         let live = self.lanes.iter().filter(|lane| !lane.retired);
         let names: Vec<&str> = live.map(|lane| lane.trail.name.as_str()).collect();
-        let handle = reader.open(&self.lanes[index].trail, &names)?;
-        self.lanes[index].reader = Some((id, handle));
+        let lane = &self.lanes[index];
+        let check = reader.is_to_be_checked() && !lane.uncheckable;
+        let check = lane.trail.before_last().filter(|_| check);
+        let handle = reader.open(check.as_ref().unwrap_or(&lane.trail), &names)?;
+        let lane = &mut self.lanes[index];
+        lane.reader = Some((id, handle));
+        lane.check = check;
+        lane.uncheckable = false;
         Ok(())
     }
 
@@ -249,7 +265,7 @@ impl Reading {
         for turn in 0..self.order.len() {
             let index = self.order[turn];
             match self.fill(index) {
-                Ok(Turn::Read) => wait = None,
+                Ok(Turn::Read | Turn::Checked) => wait = None,
                 Ok(Turn::NoRoom) => wait = wait.map(|_| WAIT_FOR_ROOM),
                 Ok(Turn::AtEnd | Turn::Nothing) => {}
                 Err(error) => self.fail(index, &error),
@@ -269,7 +285,10 @@ impl Reading {
         let Some(reader) = self.readers.get_mut(&id) else {
             return Ok(Turn::Nothing);
         };
-        let turn = lane.fill(reader.as_mut(), handle, &mut self.block)?;
+        let turn = match lane.check.take() {
+            Some(check) => lane.check(reader.as_mut(), handle, &mut self.block, check)?,
+            None => lane.fill(reader.as_mut(), handle, &mut self.block)?,
+        };
         if lane.fault.is_some() && matches!(turn, Turn::Read | Turn::AtEnd) {
             lane.fault = None;
             lane.buffer.recover();
@@ -283,6 +302,10 @@ impl Reading {
     fn fail(&mut self, index: usize, error: &SourceError) {
         self.close(index);
         let lane = &mut self.lanes[index];
+        if lane.uncheckable {
+            // Opened again at once, without that.
+            return;
+        }
         let (reason, wakes) = match error {
             SourceError::Unavailable(reason) => (reason, false),
             SourceError::Lane { message, .. } => (message, true),
@@ -355,6 +378,57 @@ impl Reading {
 }
 
 impl ReadLane {
+    /// Reads the lane's last records again, and compares them with those that were read.
+    fn check(
+        &mut self,
+        reader: &mut dyn SourceReader,
+        handle: usize,
+        spare: &mut Option<Block>,
+        mut check: LaneTrail,
+    ) -> Result<Turn, SourceError> {
+        let mut block = spare.take().unwrap_or_default();
+        block.clear();
+        let filled = reader.fill(handle, &check, &mut block, FULL);
+        check.pass(&mut block);
+        let known = block.count_up_to(self.trail.next);
+        let last = known.checked_sub(1).map(|last| block.heads()[last]);
+        let (from, to) = (self.trail.marks.before.offset, self.trail.next);
+        let refused = |message: String| SourceError::Lane {
+            lane: self.trail.name.clone(),
+            message,
+        };
+        if check.next < to {
+            *spare = Some(block);
+            let count = filled.inspect_err(|error| {
+                self.uncheckable = matches!(error, SourceError::Lane { .. });
+            })?;
+            if let (0, Some(end)) = (count, reader.at_end(handle)) {
+                return Err(refused(format!(
+                    "it ends at offset {end}, but was read up to {to}: the log was cut; restore it"
+                )));
+            }
+            self.check = Some(check);
+            return Ok(if count > 0 {
+                Turn::Checked
+            } else {
+                Turn::Nothing
+            });
+        }
+        let is_same = |last: Head| last.next == to && last.fingerprint == self.trail.fingerprint;
+        if !last.is_some_and(is_same) {
+            *spare = Some(block);
+            return Err(refused(format!(
+                "offsets {from} to {to} hold other records than those that were read: the log was cut and written anew; \
+                 restore it, or give what there is now as a new source to new pipelines"
+            )));
+        }
+        block.skip(known);
+        self.trail.pass(&mut block);
+        *spare = self.buffer.push(block);
+        filled?;
+        Ok(Turn::Read)
+    }
+
     /// Fills the spare block with the lane's next records, if it has room for them.
     fn fill(
         &mut self,

@@ -130,6 +130,11 @@ impl SourceReader for KafkaReader {
         Ok(self.lanes.len() - 1)
     }
 
+    /// A log that was cut and written on has the same topic id.
+    fn is_to_be_checked(&self) -> bool {
+        true
+    }
+
     fn close(&mut self, lane: usize) {
         if let Some(closed) = self.lanes.get_mut(lane).and_then(Option::take)
             && closed.assigned

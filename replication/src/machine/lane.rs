@@ -51,6 +51,10 @@ pub struct Marks {
     pub earlier: Mark,
     /// What `earlier` will be next.
     pub later: Mark,
+    /// The cut before the last one; at first the start.
+    pub before: Mark,
+    /// The last one.
+    pub last: Mark,
 }
 
 impl Marks {
@@ -66,6 +70,8 @@ impl Marks {
             head: None,
             earlier: begin,
             later: begin,
+            before: begin,
+            last: begin,
         }
     }
 
@@ -81,6 +87,7 @@ impl Marks {
         if offset.saturating_sub(self.later.offset) >= APART {
             self.earlier = std::mem::replace(&mut self.later, mark);
         }
+        self.before = std::mem::replace(&mut self.last, mark);
     }
 }
 
@@ -131,6 +138,8 @@ mod tests {
         while cut < 10 * APART {
             cut += 1000;
             marks.pass(cut, cut.unsigned_abs());
+            let (before, last) = (marks.before.offset, marks.last.offset);
+            assert_eq!((before, last), (cut - 1000, cut));
             let back = cut - marks.earlier.offset;
             let from_the_start = marks.earlier.offset == 100;
             assert!(back <= 2 * APART + 2000, "{back}");

@@ -124,6 +124,28 @@ impl TestBroker {
         self.signal("-CONT")
     }
 
+    /// Puts the records of one topic's first partition in the place of another's, while the broker is not running: what is
+    /// left where a log was cut and written anew. The topic keeps its id.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn replace_records(&self, of: &str, by: &str) -> Result<()> {
+        let folder = |topic: &str| self.dir.path().join(format!("data/{topic}-0"));
+        for entry in std::fs::read_dir(folder(of))? {
+            let path = entry?.path();
+            // The indexes are made anew.
+            if path
+                .extension()
+                .is_some_and(|kind| kind == "index" || kind == "timeindex")
+            {
+                std::fs::remove_file(path)?;
+            }
+        }
+        let log = "00000000000000000000.log";
+        std::fs::copy(folder(by).join(log), folder(of).join(log))?;
+        Ok(())
+    }
+
     /// Forbids everybody to read a topic, or takes that back.
     ///
     /// # Errors

@@ -105,6 +105,8 @@ fn a_partition_that_was_added_while_all_were_down_begins_where_its_log_does() {
     broker.grow_topic("moved", 2).unwrap();
     broker.produce("moved", 1, &seconds(0..9, "y")).unwrap();
     broker.delete_records("moved", 1, 5).unwrap();
+    // All that was taken in, but nothing that was not.
+    broker.delete_records("moved", 0, 4).unwrap();
     served.start();
     wait_lanes(&mut served, &[("0", 4), ("1", 9)]);
     broker.produce("moved", 0, &seconds(4..9, "x")).unwrap();
@@ -181,4 +183,36 @@ fn another_kafka_cluster_at_the_address_gives_no_row_and_both_ids_are_named() {
     one.produce("moved", 0, &seconds(6..9, "x")).unwrap();
     assert_eq!(served.wait_rows(8).unwrap(), rows(0..8, &["x"]));
     served.wait_ready(200, "true").unwrap();
+}
+
+#[test]
+fn a_log_that_was_cut_and_written_anew_while_all_were_down_gives_no_row_and_the_range_is_named() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let broker = TestBroker::start().unwrap();
+    for (topic, group, count) in [("cut", "x", 4), ("kept", "x", 4), ("other", "y", 9)] {
+        broker.create_topic(topic, 1).unwrap();
+        broker.produce(topic, 0, &seconds(0..4, group)).unwrap();
+        broker.produce(topic, 0, &seconds(4..count, group)).unwrap();
+    }
+    let (_dir, mut served) = on_topic(&broker, "cut");
+    served.start();
+    assert_eq!(served.wait_rows(3).unwrap(), rows(0..3, &["x"]));
+    assert_eq!(served.terminate().unwrap(), 0);
+    broker.kill().unwrap();
+    broker.replace_records("kept", "cut").unwrap();
+    broker.replace_records("cut", "other").unwrap();
+    broker.start_again().unwrap();
+    served.start();
+    let reason = "offsets 0 to 4 hold other records than those that were read";
+    served.wait_ready(503, reason).unwrap();
+    assert_eq!(served.rows().unwrap(), rows(0..3, &["x"]));
+    broker.kill().unwrap();
+    broker.replace_records("cut", "kept").unwrap();
+    broker.start_again().unwrap();
+    broker.produce("cut", 0, &seconds(4..9, "x")).unwrap();
+    assert_eq!(served.wait_rows(8).unwrap(), rows(0..8, &["x"]));
+    served.wait_ready(200, "true").unwrap();
+    assert_eq!(served.terminate().unwrap(), 0);
 }
