@@ -227,6 +227,9 @@ pub struct LaneInfo {
     pub lag: Option<i64>,
     /// How far its event time has come.
     pub watermark: Option<String>,
+    /// Why this node cannot read it at the moment; `null` where it can.
+    #[serde(default)]
+    pub trouble: Option<String>,
 }
 
 /// A set of lanes read together.

@@ -20,8 +20,8 @@ use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan, SetupError};
-use crate::ingest::LaneStart;
 use crate::proposer::wall_ms;
+use crate::source::LaneTrail;
 use crate::threads::{Role, test_panic};
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
@@ -154,7 +154,10 @@ impl Driver {
                 .map_err(|error| format!("entry {} of the agreed log: {error}", position.index))?;
             if matches!(
                 command,
-                Command::Ticks(_) | Command::AddLanes(_) | Command::JoinFeeds(_)
+                Command::Ticks(_)
+                    | Command::AddLanes(_)
+                    | Command::RetireLanes(_)
+                    | Command::JoinFeeds(_)
             ) {
                 // A feed starts where the machine stands, so before the first entry that moves it.
                 self.start_created(Duration::ZERO);
@@ -195,6 +198,7 @@ impl Driver {
                 self.created.insert(feed, Instant::now());
             }
             Effect::LanesAdded { feed, first } => self.add_lanes(feed, first as usize),
+            Effect::LanesRetired { feed, lanes } => self.retire_lanes(feed, &lanes),
             Effect::Ticked(ticks) => {
                 for tick in ticks {
                     self.tick(tick);
@@ -236,12 +240,24 @@ impl Driver {
             return;
         };
         for lane in &agreed.machine.feeds()[&id].lanes[first..] {
-            let start = LaneStart {
-                name: lane.name.clone(),
-                cut: lane.cut,
-                fingerprint: lane.fingerprint,
-            };
-            feed.add_lane(lane.source as usize, start);
+            feed.add_lane(lane.source as usize, LaneTrail::of(lane));
+        }
+    }
+
+    fn retire_lanes(&self, id: FeedId, lanes: &[u32]) {
+        let agreed = self.core.agreed();
+        let Some(feed) = agreed.feeds.get(&id) else {
+            return;
+        };
+        for &lane in lanes {
+            let retired = &agreed.machine.feeds()[&id].lanes[lane as usize];
+            tracing::info!(
+                feed = id.0,
+                lane = retired.name,
+                bytes = retired.cut,
+                "lane retired"
+            );
+            feed.retire_lane(lane, retired.source as usize, retired.name.clone());
         }
     }
 

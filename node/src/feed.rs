@@ -24,8 +24,9 @@ use unisono_replication::machine::AcceptedTick;
 
 use crate::decode::Decoder;
 use crate::definition::FieldSet;
-use crate::ingest::{FoldLane, LaneBuffer, LaneStart, ReadAhead, SourceFetcher, Workers};
+use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Workers};
 use crate::results::ResultsLog;
+use crate::source::LaneTrail;
 use crate::threads::{Role, lock, spawn};
 use gate::Gate;
 use joining::Join;
@@ -99,6 +100,8 @@ pub struct FeedCheckpoint {
 enum Message {
     Tick(AcceptedTick),
     AddLane(AddLane),
+    /// A lane is read no more; what is to be done for that.
+    RetireLane(LaneId, Box<dyn FnOnce() + Send>),
     Checkpoint(SyncSender<FeedCheckpoint>),
     /// Somebody wants to look.
     Look,
@@ -163,7 +166,7 @@ impl Feed {
         let mut buffers = Vec::new();
         let mut lanes = Vec::new();
         for (number, (lane, engine)) in (0..).zip(plan.lanes.into_iter().zip(plan.engines)) {
-            let buffer = fetchers[lane.source].add_lane(lane.start);
+            let buffer = fetchers[lane.source].add_lane(lane.trail, lane.retired);
             buffers.push(Arc::clone(&buffer));
             let decoder = Decoder::new(&plan.fields);
             lanes.push(fold_lane(number, engine, decoder, buffer, &workers, &gate));
@@ -198,9 +201,9 @@ impl Feed {
     }
 
     /// Adds a lane that the log has added.
-    pub fn add_lane(&self, source: usize, start: LaneStart) {
-        let label = lane_label(&self.sources[source], &start.name);
-        let buffer = self.fetchers[source].add_lane(start);
+    pub fn add_lane(&self, source: usize, trail: LaneTrail) {
+        let label = lane_label(&self.sources[source], &trail.name);
+        let buffer = self.fetchers[source].add_lane(trail, false);
         lock(&self.lanes).push(Arc::clone(&buffer));
         let decoder = Decoder::new(&lock(&self.fields));
         let workers = Arc::clone(&self.workers);
@@ -208,6 +211,21 @@ impl Feed {
             fold_lane(id.0, engine, decoder, buffer, &workers, gate)
         });
         self.send(Message::AddLane(AddLane { label, lane }));
+    }
+
+    /// Retires a lane, after all ticks handed over so far.
+    pub fn retire_lane(&self, lane: u32, source: usize, name: String) {
+        let buffer = lock(&self.lanes).get(lane as usize).cloned();
+        let leave = self.fetchers[source].retirement(name);
+        self.send(Message::RetireLane(
+            LaneId(lane),
+            Box::new(move || {
+                leave();
+                if let Some(buffer) = buffer {
+                    buffer.retire();
+                }
+            }),
+        ));
     }
 
     /// Hands over an accepted tick. Waits while too many are waiting already.

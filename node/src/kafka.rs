@@ -4,7 +4,11 @@
 mod batch;
 mod client;
 pub(crate) mod context;
+mod describe;
 pub mod properties;
 pub mod source;
 
+mod wait;
+
 pub(crate) use client::{Refused, client, refused};
+pub(crate) use wait::block_on;

@@ -4,15 +4,14 @@
 mod confirm;
 mod creation;
 mod joining;
+mod lanes;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use unisono_replication::command::{
-    AddLanes, Command, FeedId, FeedTick, LaneEntry, LaneMove, Ticks,
-};
+use unisono_replication::command::{Command, FeedId, FeedTick, LaneMove, Ticks};
 use unisono_replication::machine;
 use unisono_replication::tick::{
     InHand, LastTick, Metronome, clock_ms, median_clock_ms, next_agreed_ms,
@@ -167,8 +166,9 @@ impl Proposer {
         }
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK_AROUND) {
             for (&id, feed) in &agreed.feeds {
-                if let Some(command) = new_lanes(&agreed.machine.feeds()[&id], feed, authority) {
-                    return Next::Say(Command::AddLanes(command));
+                let known = &agreed.machine.feeds()[&id];
+                if let Some(command) = lanes::change(known, feed, authority.term) {
+                    return Next::Say(command);
                 }
             }
             self.looked = Some(Instant::now());
@@ -351,30 +351,6 @@ pub(super) fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> In
     } else {
         InHand::Some
     }
-}
-
-/// Lanes that the sources have and the feed has not. They are new, so they are read from their beginning.
-fn new_lanes(agreed: &machine::Feed, feed: &Feed, authority: &Authority) -> Option<AddLanes> {
-    let mut lanes = Vec::new();
-    for (source, fetcher) in (0_u32..).zip(feed.fetchers()) {
-        for name in fetcher.state().lanes {
-            let known = |lane: &machine::Lane| lane.source == source && lane.name == name;
-            if !agreed.lanes.iter().any(known) {
-                lanes.push(LaneEntry {
-                    source,
-                    name,
-                    start: 0,
-                });
-            }
-        }
-    }
-    let (term, base) = (authority.term, agreed.base);
-    (!lanes.is_empty()).then_some(AddLanes {
-        term,
-        feed: feed.id,
-        base,
-        lanes,
-    })
 }
 
 /// This node's own clock, in milliseconds since 1970.

@@ -6,11 +6,15 @@
 mod block;
 pub mod files;
 mod kafka;
+mod survey;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use unisono_replication::machine::{self, Marks};
+
 pub use block::{Block, HEAD_BYTES, Head, RawRecord};
+pub use survey::{Found, FoundLane, KnownLane, SourceSurvey, survey};
 
 use crate::config::{SourceConfig, SourceKind};
 use crate::signal::Signal;
@@ -22,52 +26,133 @@ pub enum SourceError {
     /// Out of reach, or not there yet. Try again; nothing is lost.
     #[error("{0}")]
     Unavailable(String),
-    /// A lane's records are not those that were there. Stop the feed: only an operator, or a peer's checkpoint, helps.
+    /// A lane's records are not those that were there. Take nothing of it, and wake somebody; try again, for what was
+    /// there may be restored.
     #[error("lane {lane}: {message}")]
     Lane { lane: String, message: String },
 }
 
-/// Reads the lanes of one source. Used by one thread; calls block, but not longer than they are told.
+/// A lane as far as it was read: where to go on, and by what it is known again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneTrail {
+    /// The partition's number, or the file's name.
+    pub name: String,
+    /// By what the source knows it, whatever has its name now; empty: the source could not tell.
+    pub identity: String,
+    /// The offset of the first record that was not read.
+    pub next: i64,
+    /// The fingerprint of all records below.
+    pub fingerprint: u64,
+    /// Offsets further below, with their fingerprints.
+    pub marks: Marks,
+}
+
+impl LaneTrail {
+    /// The trail of a lane that is taken in as far as is agreed.
+    #[must_use]
+    pub fn of(lane: &machine::Lane) -> Self {
+        Self {
+            name: lane.name.clone(),
+            identity: lane.identity.clone(),
+            next: lane.cut,
+            fingerprint: lane.fingerprint,
+            marks: lane.marks,
+        }
+    }
+
+    /// The trail of a lane that nothing was read of.
+    #[must_use]
+    pub fn new(name: &str, start: i64, identity: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+            next: start,
+            fingerprint: 0,
+            marks: Marks::new(start),
+        }
+    }
+
+    /// The same trail before its last records; `None` if nothing was read.
+    #[must_use]
+    pub fn before_last(&self) -> Option<Self> {
+        let before = self.marks.before;
+        (before.offset < self.next).then(|| Self {
+            next: before.offset,
+            fingerprint: before.fingerprint,
+            ..self.clone()
+        })
+    }
+
+    /// Goes on to the end of a block of the lane's next records, and computes their fingerprints.
+    pub fn pass(&mut self, block: &mut Block) {
+        self.fingerprint = block.seal(self.fingerprint);
+        if let Some(last) = block.heads().last() {
+            self.next = last.next;
+            self.marks.pass(self.next, self.fingerprint);
+        }
+    }
+}
+
+/// Which file it is, whatever its name: device and inode.
+pub type FileId = (u64, u64);
+
+/// How the file of a lane stands that is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Which file it is.
+    pub id: FileId,
+    /// Its size.
+    pub size: u64,
+    /// It has bytes that are no line yet, or were not read.
+    pub has_more: bool,
+}
+
+/// Reads the lanes of one source. Used by one thread. Calls may read a disk, but never wait for a network.
 pub trait SourceReader: Send {
-    /// The names of all lanes that there are now.
+    /// Begins to read a lane where its trail ends; gives the lane's index for the other calls, counted from 0. `names` are
+    /// those of all lanes of the source.
     ///
     /// # Errors
-    /// [`SourceError::Unavailable`].
-    fn lanes(&mut self) -> Result<Vec<String>, SourceError>;
+    /// As the lane's state is: also if it is not the one that left the trail.
+    fn open(&mut self, trail: &LaneTrail, names: &[&str]) -> Result<usize, SourceError>;
 
-    /// The offset where a new feed begins to read that lane.
-    ///
-    /// # Errors
-    /// [`SourceError::Unavailable`].
-    fn start(&mut self, lane: &str) -> Result<i64, SourceError>;
+    /// Whether the source cannot tell by itself that a lane's last records are those that were read: whoever opens it is
+    /// to read them again.
+    fn is_to_be_checked(&self) -> bool {
+        false
+    }
 
-    /// Begins to read a lane at an offset; gives the lane's index for the other calls, counted from 0.
-    ///
-    /// # Errors
-    /// As the lane's state is.
-    fn open(&mut self, lane: &str, offset: i64) -> Result<usize, SourceError>;
+    /// The lane is not read any more; its index is not used again.
+    fn close(&mut self, lane: usize);
 
     /// Appends records to `block` that are there already, until it weighs about `max_bytes` ([`Block::weight`]); does not
-    /// wait. Returns how many.
+    /// wait. `trail` is how far the lane was read. Returns how many.
     ///
     /// # Errors
-    /// As the lane's state is. What was appended before is good.
+    /// As the lane's state is. What was appended before is good. The lane is to be closed then.
     fn fill(
         &mut self,
         lane: usize,
+        trail: &LaneTrail,
         block: &mut Block,
         max_bytes: usize,
     ) -> Result<usize, SourceError>;
 
-    /// Waits until some lane may have something, or the signal that it was opened with is raised; at most `timeout`.
-    fn wait(&mut self, timeout: Duration);
+    /// How long the thread may wait at most for the signal that the reader was opened with; zero: some lane may have
+    /// something.
+    fn pause(&mut self) -> Duration;
 
     /// The lane's end offset, if all below it has been handed over: on fresh evidence only, never from silence.
     fn at_end(&mut self, lane: usize) -> Option<i64>;
+
+    /// The file that the lane is, where lanes are files.
+    fn file(&self, _lane: usize) -> Option<OpenFile> {
+        None
+    }
 }
 
 /// Opens what reads a source. Does not wait for it to be in reach. A client that reads ahead by itself holds at most about
-/// `share` bytes of each lane. Raising `signal` ends a [`SourceReader::wait`].
+/// `share` bytes of each lane. Raising `signal` ends the waiting of who reads.
 ///
 /// # Errors
 /// [`SourceError::Unavailable`] if even that is not possible.
@@ -81,9 +166,6 @@ pub fn open(
             let reader = kafka::KafkaReader::connect(config, share, signal)?;
             Ok(Box::new(reader))
         }
-        SourceKind::Files(config) => {
-            let reader = files::FilesReader::new(config.clone(), Arc::clone(signal));
-            Ok(Box::new(reader))
-        }
+        SourceKind::Files(config) => Ok(Box::new(files::FilesReader::new(config.clone()))),
     }
 }

@@ -100,8 +100,12 @@ roles! {
         panic: "a restart computes the ticks since the checkpoint again and compares".
     Fetch Thread "fetch":
         "one a source: reads blocks of records into the lanes' buffers";
-        blocks on "the source, full buffers";
+        blocks on "its signal, the disk where lanes are files";
         panic: "a restart reads from the checkpoint's cuts on".
+    Survey Thread "survey":
+        "one a source: looks which lanes there are, which are new and which are gone";
+        blocks on "the source, the close of its clients";
+        panic: "as for fetch".
     KafkaEnds Thread "kafka-ends":
         "one a Kafka source: asks the brokers for the ends of the partitions";
         blocks on "a broker's answer";

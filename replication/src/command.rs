@@ -39,6 +39,8 @@ pub enum Command {
     PausePipeline(PausePipeline),
     /// No replica's file names these removed pipelines any more: one that does again is new.
     ForgetRemoved(ForgetRemoved),
+    /// Lanes of a feed have come to their end for good.
+    RetireLanes(RetireLanes),
 }
 
 /// A set of lanes read together.
@@ -70,6 +72,8 @@ pub struct LaneEntry {
     pub name: String,
     /// The first offset to read.
     pub start: i64,
+    /// By what the source knows the lane again, whatever has its name: opaque here. Empty: it cannot tell.
+    pub identity: String,
 }
 
 /// One pipeline; its incarnation is the index of this entry. A feed takes pipelines until its first tick; later ones come
@@ -99,6 +103,19 @@ pub struct AddLanes {
     pub base: u64,
     /// The lanes, numbered on from those that there are.
     pub lanes: Vec<LaneEntry>,
+}
+
+/// Lanes that were taken in to their end and are gone since: they hold nothing back any more, and their names are free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetireLanes {
+    /// The proposer's term.
+    pub term: u64,
+    /// The feed that read them.
+    pub feed: FeedId,
+    /// The feed's last accepted entry, as the proposer knew it.
+    pub base: u64,
+    /// The lanes' places in their feed, in order.
+    pub lanes: Vec<u32>,
 }
 
 /// Two feeds that have taken in the same of the same lanes become one: the pipelines of `from` belong to `into`.
@@ -343,6 +360,7 @@ impl Command {
             Self::RemovePipeline(command) => command.term,
             Self::PausePipeline(command) => command.term,
             Self::ForgetRemoved(command) => command.term,
+            Self::RetireLanes(command) => command.term,
         }
     }
 }

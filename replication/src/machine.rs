@@ -11,9 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::command::{
     AddLanes, Command, CreateFeed, CreatePipeline, FeedId, FeedTick, FrontierMoves, JoinFeeds,
-    LaneEntry, SinkEntry, SourceEntry, StreamKey, Ticks,
+    LaneEntry, RetireLanes, SinkEntry, SourceEntry, StreamKey, Ticks,
 };
 pub use config::{BUILTIN_SINK, Wanted};
+
+mod lane;
+
+pub use lane::{Lane, Mark, Marks};
 
 /// The agreed state at one index of the log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,19 +49,6 @@ pub struct Feed {
     pub ticks: u64,
     /// The last tick's time in milliseconds since 1970; `None` before the first.
     pub agreed_ms: Option<i64>,
-}
-
-/// What is agreed of one lane.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lane {
-    /// Index into the feed's sources.
-    pub source: u32,
-    /// The partition's number, or the file's name.
-    pub name: String,
-    /// The last cut: all records below it are taken in.
-    pub cut: i64,
-    /// The fingerprint of what was read up to the cut.
-    pub fingerprint: u64,
 }
 
 /// A pipeline as it was created.
@@ -93,6 +84,13 @@ pub enum Effect {
         feed: FeedId,
         /// The number of the first of them.
         first: u32,
+    },
+    /// Lanes of a feed hold nothing back any more.
+    LanesRetired {
+        /// The feed.
+        feed: FeedId,
+        /// Their numbers, in order.
+        lanes: Vec<u32>,
     },
     /// Feeds have a tick to take in, in this order.
     Ticked(Vec<AcceptedTick>),
@@ -178,6 +176,7 @@ impl Machine {
             Command::RemovePipeline(command) => self.remove_pipeline(command),
             Command::PausePipeline(command) => self.pause_pipeline(command),
             Command::ForgetRemoved(command) => self.forget_removed(command),
+            Command::RetireLanes(command) => self.retire_lanes(index, command),
         };
         done.unwrap_or_else(Effect::Void)
     }
@@ -224,6 +223,7 @@ impl Machine {
         let mut taken: BTreeSet<(u32, &str)> = feed
             .lanes
             .iter()
+            .filter(|lane| !lane.retired)
             .map(|lane| (lane.source, lane.name.as_str()))
             .collect();
         for lane in &command.lanes {
@@ -238,6 +238,30 @@ impl Machine {
         Ok(Effect::LanesAdded {
             feed: command.feed,
             first,
+        })
+    }
+
+    /// A lane that was not at its end, as far as anybody knew, may have more: whoever says otherwise is wrong.
+    fn retire_lanes(&mut self, index: u64, command: &RetireLanes) -> Result<Effect, Void> {
+        let feed = self.feeds.get_mut(&command.feed).ok_or(Void::Name)?;
+        if feed.base != command.base {
+            return Err(Void::Base);
+        }
+        let mut previous = None;
+        for &lane in &command.lanes {
+            let known = feed.lanes.get(lane as usize).ok_or(Void::Name)?;
+            if !known.ended || known.retired || previous.is_some_and(|previous| lane <= previous) {
+                return Err(Void::Name);
+            }
+            previous = Some(lane);
+        }
+        for &lane in &command.lanes {
+            feed.lanes[lane as usize].retired = true;
+        }
+        feed.base = index;
+        Ok(Effect::LanesRetired {
+            feed: command.feed,
+            lanes: command.lanes.clone(),
         })
     }
 
@@ -330,33 +354,26 @@ impl Machine {
     }
 }
 
-impl Lane {
-    fn new(entry: &LaneEntry) -> Self {
-        Self {
-            source: entry.source,
-            name: entry.name.clone(),
-            cut: entry.start,
-            fingerprint: 0,
-        }
-    }
-}
-
 impl Feed {
-    /// Where each of this feed's lanes is among another's; `None` if the two have not the same sources and lanes.
+    /// Where each of this feed's lanes is among another's, which may lack those that are retired; `None` if the two have
+    /// not the same sources and lanes.
     #[must_use]
-    pub fn places_in(&self, other: &Self) -> Option<Vec<usize>> {
-        if self.sources != other.sources || self.lanes.len() != other.lanes.len() {
+    pub fn places_in(&self, other: &Self) -> Option<Vec<Option<usize>>> {
+        if self.sources != other.sources {
             return None;
         }
-        let places: BTreeMap<(u32, &str), usize> = (0..)
+        let mut places: BTreeMap<_, usize> = (0..)
             .zip(&other.lanes)
-            .map(|(place, lane)| ((lane.source, lane.name.as_str()), place))
+            .map(|(place, lane)| (lane.key(), place))
             .collect();
         if places.len() != other.lanes.len() {
             return None;
         }
-        let place = |lane: &Lane| places.get(&(lane.source, lane.name.as_str())).copied();
-        self.lanes.iter().map(place).collect()
+        let lanes = self.lanes.iter();
+        let found: Vec<_> = lanes.map(|lane| places.remove(&lane.key())).collect();
+        let mut lacking = self.lanes.iter().zip(&found);
+        let fits = lacking.all(|(lane, place)| place.is_some() || lane.retired);
+        (fits && places.is_empty()).then_some(found)
     }
 
     /// Whether both feeds have the same lanes, taken in to the same cuts.
@@ -365,8 +382,9 @@ impl Feed {
         let Some(places) = self.places_in(other) else {
             return false;
         };
-        let mut lanes = self.lanes.iter().zip(places);
-        lanes.all(|(lane, place)| lane.cut == other.lanes[place].cut)
+        let lanes = self.lanes.iter().zip(places);
+        let mut pairs = lanes.filter_map(|(lane, place)| Some((lane, &other.lanes[place?])));
+        pairs.all(|(lane, other)| lane.took_in_the_same(other))
     }
 
     fn check(&self, tick: &FeedTick) -> Result<(), Void> {
@@ -379,6 +397,9 @@ impl Feed {
         let mut previous = None;
         for step in &tick.moves {
             let lane = self.lanes.get(step.lane as usize).ok_or(Void::Name)?;
+            if lane.retired {
+                return Err(Void::Name);
+            }
             if step.cut <= lane.cut || previous.is_some_and(|previous| step.lane <= previous) {
                 return Err(Void::Backwards);
             }
@@ -418,8 +439,10 @@ impl Feed {
                 to: step.cut,
                 fingerprint: step.fingerprint,
             });
-            lane.cut = step.cut;
-            lane.fingerprint = step.fingerprint;
+            lane.take_in(step.cut, step.fingerprint);
+        }
+        for &lane in &tick.at_end {
+            self.lanes[lane as usize].ended = true;
         }
         self.base = index;
         self.ticks += 1;

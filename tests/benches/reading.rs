@@ -15,8 +15,8 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 use unisono::config::{KafkaSource, Properties, SourceConfig, SourceKind, StartAt};
-use unisono::ingest::{LaneBuffer, LaneStart, ReadAhead, SourceFetcher};
-use unisono::source::{self, Block};
+use unisono::ingest::{LaneBuffer, ReadAhead, SourceFetcher};
+use unisono::source::{self, Block, LaneTrail};
 use unisono_tests::kafka::TestBroker;
 
 const PARTITIONS: i32 = 4;
@@ -133,20 +133,23 @@ fn config(broker: &TestBroker) -> SourceConfig {
 
 fn into_blocks(broker: &TestBroker, events: usize) {
     let share = READ_AHEAD / 4 / PARTITIONS as usize;
-    let mut reader = source::open(&config(broker), share, &Arc::default()).unwrap();
-    let lanes = (0..PARTITIONS).map(|lane| reader.open(&lane.to_string(), 0).unwrap());
+    let signal = Arc::default();
+    let mut reader = source::open(&config(broker), share, &signal).unwrap();
+    let trail = |lane: i32| LaneTrail::new(&lane.to_string(), 0, "");
+    let trails: Vec<LaneTrail> = (0..PARTITIONS).map(trail).collect();
+    let lanes = trails.iter().map(|trail| reader.open(trail, &[]).unwrap());
     let lanes: Vec<usize> = lanes.collect();
     let mut block = Block::default();
     let (mut count, mut running) = (0, 0);
     while count < events {
         let before = count;
-        for &lane in &lanes {
+        for (&lane, trail) in lanes.iter().zip(&trails) {
             block.clear();
-            count += reader.fill(lane, &mut block, BLOCK).unwrap();
+            count += reader.fill(lane, trail, &mut block, BLOCK).unwrap();
             running = block.seal(running);
         }
         if count == before {
-            reader.wait(Duration::from_millis(100));
+            signal.wait(reader.pause().min(Duration::from_millis(100)));
         }
     }
     assert_ne!(running, 0);
@@ -155,12 +158,8 @@ fn into_blocks(broker: &TestBroker, events: usize) {
 fn through_buffers(broker: &TestBroker, each: usize) {
     let read_ahead = ReadAhead::new(READ_AHEAD);
     let fetcher = SourceFetcher::start(config(broker), &read_ahead).unwrap();
-    let start = |lane: i32| LaneStart {
-        name: lane.to_string(),
-        cut: 0,
-        fingerprint: 0,
-    };
-    let add = |lane: i32| (0_i64, fetcher.add_lane(start(lane)));
+    let trail = |lane: i32| LaneTrail::new(&lane.to_string(), 0, "");
+    let add = |lane: i32| (0_i64, fetcher.add_lane(trail(lane), false));
     let mut lanes: Vec<(i64, Arc<LaneBuffer>)> = (0..PARTITIONS).map(add).collect();
     let each = i64::try_from(each).unwrap();
     while lanes.iter().any(|(taken, _)| *taken < each) {

@@ -4,14 +4,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The path of the program `unisono`, built once for each test process in the tests' own profile.
+/// The path of the program `unisono`, built once for each test process in the tests' own profile; or the one that
+/// `UNISONO_TEST_BINARY` names, to see whether a test fails on another version.
 ///
 /// # Panics
 /// If it cannot be built.
 #[must_use]
 pub fn unisono_binary() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(build).clone()
+    let named = || std::env::var_os("UNISONO_TEST_BINARY").map(PathBuf::from);
+    BUILT.get_or_init(|| named().unwrap_or_else(build)).clone()
 }
 
 fn build() -> PathBuf {

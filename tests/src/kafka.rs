@@ -3,5 +3,5 @@
 mod broker;
 mod clients;
 
-pub use broker::TestBroker;
+pub use broker::{Denied, TestBroker};
 pub use clients::{Committed, Outcome};

@@ -226,7 +226,7 @@ fn a_full_disk_ends_the_replica_with_one_message_and_a_restart_goes_on() {
 fn a_file_that_is_cut_short_or_replaced_stops_its_feed_and_is_named() {
     for (what, expected) in [
         ("cut", "was cut short"),
-        ("replaced", "was removed or replaced by another file"),
+        ("replaced", "was rewritten or replaced by another file"),
     ] {
         let (dir, mut served) = on_files(6);
         served.start();
@@ -236,8 +236,9 @@ fn a_file_that_is_cut_short_or_replaced_stops_its_feed_and_is_named() {
             let file = OpenOptions::new().write(true).open(&input).unwrap();
             file.set_len(40).unwrap();
         } else {
-            std::fs::rename(&input, dir.path().join("in/a.old")).unwrap();
-            append(&input, &(0..9).map(|s| event(s, "y")).collect::<Vec<_>>());
+            let other = dir.path().join("in/a.new");
+            append(&other, &(0..9).map(|s| event(s, "y")).collect::<Vec<_>>());
+            std::fs::rename(&other, &input).unwrap();
         }
         served.wait_ready(503, expected).unwrap();
         let (_, ready) = served.get("/readyz").unwrap();

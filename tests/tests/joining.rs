@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -334,7 +334,8 @@ fn published(served: &Served, pipeline: &str, count: usize) -> Vec<Value> {
 }
 
 #[test]
-fn a_replica_that_cannot_read_what_the_later_pipeline_reads_stops_the_joint_feed_alone() {
+fn a_replica_whose_file_was_rewritten_while_it_was_down_is_held_alone_and_joins_when_it_is_restored()
+ {
     let dir = tempfile::tempdir().unwrap();
     let mut replicas = Replicas::new(dir.path());
     let input = |replicas: &Replicas, node| replicas.folder(node).join("in");
@@ -345,30 +346,42 @@ fn a_replica_that_cannot_read_what_the_later_pipeline_reads_stops_the_joint_feed
     let all = pipelines();
     replicas.start(&all[..1]);
     replicas.wait_for_rows("first", 50).unwrap();
-    // What the first pipeline goes on from lies behind these bytes.
+    // What the first pipeline goes on from lies behind these bytes; the later one would read them.
     let odd = replicas.leader().unwrap() % NODES + 1;
     replicas.wait_for_checkpoint(odd).unwrap();
     let altered = lane(&input(&replicas, odd), 0);
-    let text = std::fs::read_to_string(&altered).unwrap();
-    std::fs::write(&altered, text.replacen("g0", "g9", 1)).unwrap();
+    let at = std::fs::read_to_string(&altered)
+        .unwrap()
+        .find("g0")
+        .unwrap();
+    let write_at = |text: &str| {
+        let mut file = File::options().write(true).open(&altered).unwrap();
+        file.seek(SeekFrom::Start(at as u64)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    write_at("g9");
     // The odd one last, so that it does not lead.
     for node in (1..=NODES).filter(|&node| node != odd).chain([odd]) {
         replicas.restart(node, false, &all).unwrap();
     }
     (1..=NODES).for_each(|node| end(&input(&replicas, node), 0));
+    let rows = |served: &Served| info(served, "later").ok()?["next_seq"].as_u64();
+    let has_rows = |served: &Served| (rows(served)? > 50).then_some(());
     for node in 1..=NODES {
         let served = &mut replicas.running[usize::from(node) - 1];
         let joined = |served: &Served| (feeds(served).ok()? == 1).then_some(());
         if node == odd {
-            let reason = "whose pipelines go on in this one, is stopped";
+            let reason = "was rewritten or replaced by another file";
             served.wait_ready(503, reason).unwrap();
-            served.wait_ready(503, "other records here").unwrap();
         } else {
-            let rows = |served: &Served| info(served, "later").ok()?["next_seq"].as_u64();
-            let has_rows = |served: &Served| (rows(served)? > 50).then_some(());
             served.wait("rows of both", has_rows).unwrap();
             served.wait_ready(200, "").unwrap();
         }
         served.wait("one feed", joined).unwrap();
     }
+    let served = &mut replicas.running[usize::from(odd) - 1];
+    assert!(has_rows(served).is_none());
+    write_at("g0");
+    served.wait("rows of both", has_rows).unwrap();
+    served.wait_ready(200, "").unwrap();
 }

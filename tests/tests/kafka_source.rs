@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use unisono::config::{self, Properties, SourceConfig, SourceKind, StartAt};
-use unisono::kafka::source::{KafkaSource, KafkaSourceConfig, KafkaSourceError};
-use unisono::source::{self, Block};
+use unisono::kafka::source::{KafkaSource, KafkaSourceConfig, KafkaSourceError, KafkaTopic};
+use unisono::source::{self, Block, LaneTrail};
 use unisono_tests::kafka::{Outcome, TestBroker};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -15,14 +15,21 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// What the client may hold of a lane.
 const READ_AHEAD: usize = 4 << 20;
 
-fn connect(broker: &TestBroker, topic: &str) -> KafkaSource {
-    let config = KafkaSourceConfig {
+fn config(broker: &TestBroker, topic: &str) -> KafkaSourceConfig {
+    KafkaSourceConfig {
         brokers: broker.address(),
         topic: topic.to_owned(),
         read_ahead: READ_AHEAD,
         properties: BTreeMap::new(),
-    };
-    KafkaSource::connect(&config, &Arc::default()).unwrap()
+    }
+}
+
+fn connect(broker: &TestBroker, topic: &str) -> KafkaSource {
+    KafkaSource::connect(&config(broker, topic), &Arc::default()).unwrap()
+}
+
+fn about(broker: &TestBroker, topic: &str) -> KafkaTopic {
+    KafkaTopic::connect(&config(broker, topic)).unwrap()
 }
 
 /// Offset and payload of each record.
@@ -99,8 +106,11 @@ fn every_record_is_given_once_in_order_and_bounded_by_the_poll() {
     broker.create_topic("plain", 2).unwrap();
     broker.produce("plain", 0, &numbered(0..5000)).unwrap();
     let mut source = connect(broker, "plain");
-    assert_eq!(source.partitions(PATIENCE).unwrap(), [0, 1]);
-    assert_eq!(source.bounds(0, PATIENCE).unwrap(), (0, 5000));
+    assert_eq!(about(broker, "plain").partitions(PATIENCE).unwrap(), [0, 1]);
+    assert_eq!(
+        about(broker, "plain").bounds(0, PATIENCE).unwrap(),
+        (0, 5000)
+    );
     source.assign(&[(0, 10), (1, 0)]).unwrap();
     let mut records = Vec::new();
     while records.len() < 4990 {
@@ -131,14 +141,15 @@ fn a_block_is_bounded_by_what_its_records_weigh() {
         properties,
     });
     let name = "bytes".to_owned();
-    let mut reader =
-        source::open(&SourceConfig { name, kind }, READ_AHEAD, &Arc::default()).unwrap();
-    let lane = reader.open("0", 0).unwrap();
+    let signal = Arc::default();
+    let mut reader = source::open(&SourceConfig { name, kind }, READ_AHEAD, &signal).unwrap();
+    let trail = LaneTrail::new("0", 0, "");
+    let lane = reader.open(&trail, &[]).unwrap();
     let (mut next, mut running) = (0, 0);
     let started = Instant::now();
     while next < 2000 {
         let mut block = Block::default();
-        let filled = reader.fill(lane, &mut block, 50_000).unwrap();
+        let filled = reader.fill(lane, &trail, &mut block, 50_000).unwrap();
         assert_eq!(filled, block.len());
         assert!(block.weight() <= 52_000, "{}", block.weight());
         for record in block.records() {
@@ -149,7 +160,7 @@ fn a_block_is_bounded_by_what_its_records_weigh() {
         }
         running = block.seal(running);
         assert!(started.elapsed() < PATIENCE, "{next} records");
-        reader.wait(Duration::from_millis(50));
+        signal.wait(reader.pause().min(Duration::from_millis(50)));
     }
     assert_ne!(running, 0);
 }
@@ -239,7 +250,7 @@ fn an_open_transaction_is_not_the_end() {
     broker.produce("open", 0, &["before"]).unwrap();
     let producer = broker.open_transaction("open", 0, &["r1", "r2"]).unwrap();
     let mut source = connect(broker, "open");
-    assert_eq!(source.bounds(0, PATIENCE).unwrap(), (0, 1));
+    assert_eq!(about(broker, "open").bounds(0, PATIENCE).unwrap(), (0, 1));
     source.assign(&[(0, 0)]).unwrap();
     assert_eq!(read_for(&mut source, 0, 2 * SECOND), [(0, "before".into())]);
     assert_eq!(source.at_end(0), None);
@@ -269,7 +280,7 @@ fn without_a_word_from_the_broker_nothing_is_at_its_end() {
     assert_eq!(read_for(&mut source, 0, 2 * SECOND + SECOND / 2), []);
     assert_eq!(source.at_end(0), None);
     assert!(matches!(
-        source.partitions(SECOND),
+        about(&broker, "lost").partitions(SECOND),
         Err(KafkaSourceError::Unreachable { .. })
     ));
     broker.start_again().unwrap();
@@ -291,7 +302,10 @@ fn offsets_gone_by_retention_are_an_error_and_nothing_is_skipped() {
     broker.produce("retention", 0, &numbered(0..10)).unwrap();
     broker.delete_records("retention", 0, 5).unwrap();
     let mut source = connect(broker, "retention");
-    assert_eq!(source.bounds(0, PATIENCE).unwrap(), (5, 10));
+    assert_eq!(
+        about(broker, "retention").bounds(0, PATIENCE).unwrap(),
+        (5, 10)
+    );
     for gone in [4, 11] {
         source.assign(&[(0, gone)]).unwrap();
         let (records, error) = read_to_error(&mut source, 0);
@@ -312,8 +326,7 @@ fn a_topic_that_is_missing_is_named() {
     let Some(broker) = TestBroker::shared() else {
         return;
     };
-    let source = connect(broker, "nowhere");
-    let error = source.partitions(PATIENCE).unwrap_err();
+    let error = about(broker, "nowhere").partitions(PATIENCE).unwrap_err();
     assert!(matches!(&error, KafkaSourceError::TopicMissing { topic, .. } if topic == "nowhere"));
 }
 
@@ -381,7 +394,7 @@ fn partitions_are_added_at_run_time() {
     assert_eq!(read_to_end(&mut source, 0).0, expected(0..3));
     broker.grow_topic("grown", 2).unwrap();
     broker.produce("grown", 1, &numbered(0..2)).unwrap();
-    assert_eq!(source.partitions(PATIENCE).unwrap(), [0, 1]);
+    assert_eq!(about(broker, "grown").partitions(PATIENCE).unwrap(), [0, 1]);
     source.assign(&[(0, 3), (1, 0)]).unwrap();
     assert_eq!(read_to_end(&mut source, 1).0, expected(0..2));
     assert_eq!(read_to_end(&mut source, 0), (vec![], 3));

@@ -27,6 +27,8 @@ pub(crate) struct FeedLane {
     /// Agreed time that passed, in milliseconds, while the lane was seen at its end and gave
     /// nothing.
     pub(crate) quiet_ms: i64,
+    /// It has come to its end for good.
+    pub(crate) retired: bool,
 }
 
 /// How a tick ends.
@@ -81,13 +83,25 @@ impl FeedEngine {
     /// all lanes are asked for.
     pub fn add_lane(&mut self, label: String) -> (LaneId, LaneEngine) {
         let lane = self.lanes.len();
-        self.lanes.push(FeedLane { label, quiet_ms: 0 });
+        self.lanes.push(FeedLane {
+            label,
+            quiet_ms: 0,
+            retired: false,
+        });
         for pipeline in &mut self.pipelines {
             pipeline.lanes.push(crate::pipeline::LaneReport::default());
         }
         // A feed of four billion lanes does not fit into memory.
         let id = LaneId(u32::try_from(lane).unwrap_or(u32::MAX));
         (id, self.new_lane())
+    }
+
+    /// Nothing more comes of a lane, between two ticks: it holds no window open from the next tick on. What it has taken
+    /// in of windows that are open stays. An unknown lane is none.
+    pub fn retire_lane(&mut self, lane: LaneId) {
+        if let Some(lane) = self.lanes.get_mut(lane.0 as usize) {
+            lane.retired = true;
+        }
     }
 
     /// A lane of all pipelines that has taken nothing in.
@@ -215,6 +229,7 @@ fn feed_watermark(
     let views = lanes
         .iter()
         .zip(&pipeline.lanes)
+        .filter(|(lane, _)| !lane.retired)
         .map(|(lane, report)| LaneView {
             watermark: report.watermark,
             idle: idle_ms.is_some_and(|idle| lane.quiet_ms >= idle.max(1)),

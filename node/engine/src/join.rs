@@ -46,10 +46,13 @@ impl FeedEngine {
         let mut lanes = Vec::with_capacity(places.len());
         for (own, other) in places.into_iter().enumerate() {
             let mut lane = engine.new_lane();
-            for (from, at, pipelines) in [
-                (stays, own, 0..middle),
+            let both = [
+                (stays, Some(own), 0..middle),
                 (comes, other, middle..engine.pipelines.len()),
-            ] {
+            ];
+            for (from, at, pipelines) in both {
+                // Of a lane that was retired before they began the pipelines that come have nothing.
+                let Some(at) = at else { continue };
                 let mut part = Vec::new();
                 from.write_lane(at, &mut part).map_err(RestoreError::Io)?;
                 let id = LaneId(u32::try_from(at).unwrap_or(u32::MAX));
@@ -103,22 +106,30 @@ impl FeedEngine {
     }
 }
 
-/// Where each lane of the one is among the other's.
-fn places(stays: &FeedSnapshot, comes: &FeedSnapshot) -> Result<Vec<usize>, JoinError> {
+/// Where each lane of the one is among the other's, which may lack those that are retired. Retired lanes may share a name with each other and with one that is
+/// not: which of them is which does not matter, for none of them takes in anything more.
+fn places(stays: &FeedSnapshot, comes: &FeedSnapshot) -> Result<Vec<Option<usize>>, JoinError> {
+    let mut left: Vec<Option<(&str, bool)>> = comes
+        .lanes
+        .iter()
+        .map(|lane| Some((lane.label.as_str(), lane.retired)))
+        .collect();
     let missing = |label: &str| JoinError::Lane {
         label: label.to_owned(),
     };
-    for lane in &comes.lanes {
-        if !stays.lanes.iter().any(|known| known.label == lane.label) {
-            return Err(missing(&lane.label));
+    let mut places = Vec::with_capacity(stays.lanes.len());
+    for lane in &stays.lanes {
+        let wanted = Some((lane.label.as_str(), lane.retired));
+        let place = left.iter().position(|lane| *lane == wanted);
+        match place {
+            Some(place) => left[place] = None,
+            None if lane.retired => {}
+            None => return Err(missing(&lane.label)),
         }
+        places.push(place);
     }
-    let place = |label: &str| {
-        let mut known = comes.lanes.iter();
-        known.position(|lane| lane.label == label)
-    };
-    let lanes = stays.lanes.iter();
-    lanes
-        .map(|lane| place(&lane.label).ok_or_else(|| missing(&lane.label)))
-        .collect()
+    match left.into_iter().flatten().next() {
+        Some((label, _)) => Err(missing(label)),
+        None => Ok(places),
+    }
 }

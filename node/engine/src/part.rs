@@ -23,7 +23,7 @@ use codec::{Fault, Reader, Writer};
 const MAGIC: &[u8; 8] = b"UNISOENG";
 
 /// The version that this program writes, and the only one that it reads.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Which kind of part.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -95,6 +95,7 @@ impl FeedSnapshot {
         for lane in &self.lanes {
             out.slice(lane.label.as_bytes());
             out.signed(lane.quiet_ms);
+            out.unsigned(u64::from(lane.retired));
         }
         out.length(self.pipelines.len());
         for PipelineSnapshot { pipeline, .. } in &self.pipelines {
@@ -157,7 +158,16 @@ impl FeedEngine {
             let label = label.map_err(|_| Fault::Damaged("a lane's label is damaged"))?;
             let label = label.to_owned();
             let quiet_ms = input.signed()?;
-            self.lanes.push(FeedLane { label, quiet_ms });
+            let retired = match input.unsigned()? {
+                0 => false,
+                1 => true,
+                _ => return Err(Fault::Damaged("a lane's state is damaged").into()),
+            };
+            self.lanes.push(FeedLane {
+                label,
+                quiet_ms,
+                retired,
+            });
         }
         for _ in 0..input.length()? {
             let incarnation = Incarnation(input.unsigned()?);

@@ -1,7 +1,6 @@
 //! What the leader asks a peer whose file has what its own lacks.
 
 use std::io;
-use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -113,16 +112,13 @@ fn sources(config: &NodeConfig, names: &[String]) -> Result<Vec<SourceConfig>, S
 fn lanes(sources: &[SourceConfig]) -> Result<Vec<LaneEntry>, SourceError> {
     let mut lanes = Vec::new();
     for (index, config) in (0_u32..).zip(sources) {
-        // Nothing is read by it: it only asks.
-        let mut reader = source::open(config, 0, &Arc::default())?;
-        for name in reader.lanes()? {
-            let start = reader.start(&name)?;
-            lanes.push(LaneEntry {
-                source: index,
-                name,
-                start,
-            });
-        }
+        let found = source::survey(config)?.begin()?;
+        lanes.extend(found.into_iter().map(|lane| LaneEntry {
+            source: index,
+            name: lane.name,
+            start: lane.start,
+            identity: lane.identity,
+        }));
     }
     Ok(lanes)
 }

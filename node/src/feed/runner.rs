@@ -83,6 +83,11 @@ impl Runner {
                 let lane = (add.lane)(id, engine, &self.gate);
                 self.lanes.push(lane);
             }
+            Message::RetireLane(lane, leave) => {
+                self.write_rows()?;
+                self.engine.retire_lane(lane);
+                leave();
+            }
             Message::Checkpoint(reply) => {
                 self.write_rows()?;
                 // Whoever asked may have given up waiting.

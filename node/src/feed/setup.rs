@@ -11,7 +11,7 @@ use unisono_replication::machine::Machine;
 use super::lane_label;
 use crate::config::{NodeConfig, SourceConfig};
 use crate::definition::{FieldSet, PipelineDefinition, remap};
-use crate::ingest::LaneStart;
+use crate::source::LaneTrail;
 
 /// All that a feed needs to start.
 pub struct FeedPlan {
@@ -34,8 +34,10 @@ pub struct FeedPlan {
 pub struct PlannedLane {
     /// The index of its source.
     pub source: usize,
-    /// Where it is read from on.
-    pub start: LaneStart,
+    /// As far as it is taken in.
+    pub trail: LaneTrail,
+    /// Nothing more comes of it.
+    pub retired: bool,
 }
 
 /// Why a feed cannot start on this replica.
@@ -113,7 +115,7 @@ impl FeedPlan {
     pub fn begin(mut self) -> Self {
         for lane in &self.lanes {
             let source = &self.sources[lane.source].name;
-            let label = lane_label(source, &lane.start.name);
+            let label = lane_label(source, &lane.trail.name);
             self.engines.push(self.engine.add_lane(label).1);
         }
         let mut lanes: Vec<_> = self.engines.iter_mut().collect();
@@ -170,14 +172,10 @@ impl FeedPlan {
 
 impl PlannedLane {
     fn new(lane: &unisono_replication::machine::Lane) -> Self {
-        let start = LaneStart {
-            name: lane.name.clone(),
-            cut: lane.cut,
-            fingerprint: lane.fingerprint,
-        };
         Self {
             source: lane.source as usize,
-            start,
+            trail: LaneTrail::of(lane),
+            retired: lane.retired,
         }
     }
 }

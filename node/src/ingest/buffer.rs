@@ -57,7 +57,7 @@ struct Queued {
     next: i64,
 }
 
-/// Called when a cut that was wanted has arrived, or will never arrive.
+/// Called when a cut that was wanted has arrived.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// A cut that this replica could propose.
@@ -76,9 +76,6 @@ pub enum TakeError {
     /// Not yet: ask again.
     #[error("not delivered yet")]
     NotYet,
-    /// The lane cannot be read on: stop the feed.
-    #[error("{0}")]
-    Fault(String),
     /// A tick was left out, or taken twice: a fault of this program. Stop the feed before a wrong row comes of it.
     #[error(
         "a tick asks for offsets from {from} on, but those up to {taken_to} were taken in: this is a fault of Unisono; \
@@ -134,7 +131,7 @@ impl LaneBuffer {
         lock(&self.state)
     }
 
-    /// Says whom to call when a cut that [`Self::take`] did not find has arrived, or the lane has failed.
+    /// Says whom to call when a cut that [`Self::take`] did not find has arrived.
     pub fn set_waker(&self, waker: Waker) {
         self.lock().waker = Some(waker);
     }
@@ -216,14 +213,29 @@ impl LaneBuffer {
         self.lock().at_end = end.map(|end| (end, Instant::now()));
     }
 
-    /// Notes that the lane cannot be read on.
+    /// Notes that the lane cannot be read for now. Who takes from it waits: what is wanted may still come.
     pub fn fail(&self, fault: String) {
         let mut state = self.lock();
         state.fault = Some(fault);
-        self.wake(state);
+        state.at_end = None;
     }
 
-    /// Why the lane cannot be read on, if so.
+    /// Notes that the lane can be read again.
+    pub fn recover(&self) {
+        self.lock().fault = None;
+    }
+
+    /// Nothing more comes of the lane: what it has beyond what was taken is given up.
+    pub fn retire(&self) {
+        let mut state = self.lock();
+        state.blocks.clear();
+        state.fault = None;
+        state.at_end = None;
+        drop(state);
+        self.room.leave();
+    }
+
+    /// Why the lane cannot be read at the moment, if so.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         self.lock().fault.clone()
@@ -322,9 +334,6 @@ impl LaneBuffer {
             return Err(TakeError::OutOfStep { from, taken_to });
         }
         if state.delivered_to < to {
-            if let Some(fault) = &state.fault {
-                return Err(TakeError::Fault(fault.clone()));
-            }
             state.wanted = state.wanted.max(to);
             state.awaited = true;
             self.room.feed();

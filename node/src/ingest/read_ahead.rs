@@ -118,6 +118,8 @@ pub struct LaneRoom {
     /// The reader found no room: it is told when there is some again.
     starved: AtomicBool,
     reader: Arc<Signal>,
+    /// It is no lane any more that the budget is shared with.
+    left: AtomicBool,
 }
 
 impl LaneRoom {
@@ -130,7 +132,15 @@ impl LaneRoom {
             held: AtomicUsize::new(0),
             starved: AtomicBool::new(false),
             reader,
+            left: AtomicBool::new(false),
         })
+    }
+
+    /// The budget is shared with the lane no more; once.
+    pub(super) fn leave(&self) {
+        if !self.left.swap(true, Ordering::Relaxed) {
+            self.node.lanes.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Whether the lane's bound is not reached.
@@ -181,7 +191,7 @@ impl LaneRoom {
 
 impl Drop for LaneRoom {
     fn drop(&mut self) {
-        self.node.lanes.fetch_sub(1, Ordering::Relaxed);
+        self.leave();
     }
 }
 

@@ -1,47 +1,80 @@
-//! The loop of a reading thread.
+//! The loop of a reading thread. It waits for its signal alone, never for a network: what has to be asked for is asked
+//! elsewhere.
+//!
+//! A fault of a lane is the lane's alone, and not for ever: it is tried again, less and less often. Lanes that are tried
+//! again get a reader of their own, so that those that can be read go on undisturbed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::buffer::FULL;
-use super::{LaneBuffer, ReadAhead, Shared, lock};
+use super::{Change, LaneBuffer, ReadAhead, Shared, lock};
 use crate::config::SourceConfig;
-use crate::source::{self, Block, SourceError, SourceReader};
+use crate::source::{self, Block, Head, KnownLane, LaneTrail, SourceError, SourceReader};
 
 /// How long the thread may sleep when nothing is there. It is woken for all that matters; this is how often the ends of
 /// quiet lanes are looked at, whose evidence must stay fresh.
 const WAIT: Duration = Duration::from_millis(100);
 /// How long it may sleep while a lane has no room: what other lanes give back does not wake it.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);
-/// How often the source is asked which lanes it has, and an unreachable one is tried again.
-const LOOK_AROUND: Duration = Duration::from_secs(2);
+/// How often it tells who surveys the source how its lanes stand.
+const TELL: Duration = Duration::from_millis(500);
+/// How often memory that nobody needs is given back.
+const TRIM: Duration = Duration::from_secs(2);
+/// How long a lane rests after a fault, and at most after many.
+const REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(10);
 
 pub(super) struct Reading {
     source: SourceConfig,
     read_ahead: Arc<ReadAhead>,
     shared: Arc<Shared>,
     lanes: Vec<ReadLane>,
+    readers: BTreeMap<u64, Box<dyn SourceReader>>,
+    next_reader: u64,
+    /// The share that the readers were opened with.
+    share: usize,
     /// The lanes' indexes, those that hold least first.
     order: Vec<usize>,
     /// The block that is filled next.
     block: Option<Block>,
+    told: Option<Instant>,
+    trimmed: Instant,
 }
 
 struct ReadLane {
-    name: String,
+    /// As far as it was read.
+    trail: LaneTrail,
     buffer: Arc<LaneBuffer>,
-    /// The offset one past the last record that was read, and the fingerprint up to there.
-    next: i64,
-    fingerprint: u64,
-    /// The reader's index of the lane, once it is open.
-    handle: Option<usize>,
-    failed: bool,
+    /// Who reads it, and by which index, once it is open.
+    reader: Option<(u64, usize)>,
+    /// It is not read any more.
+    retired: bool,
+    fault: Option<Fault>,
+    /// It is read again from before its last records, which are compared and not handed over.
+    check: Option<LaneTrail>,
+    /// Its last records could not be had again at the last try: retention may have taken them.
+    uncheckable: bool,
+}
+
+/// Why a lane could not be read at its last turn.
+struct Fault {
+    reason: String,
+    /// Somebody was woken for it.
+    is_told: bool,
+    /// When it is tried again, and how long it rests if that is in vain.
+    again: Instant,
+    rest: Duration,
 }
 
 /// What came of one lane's turn.
 enum Turn {
     Read,
+    /// Records were compared.
+    Checked,
+    /// There is nothing, on good evidence.
+    AtEnd,
     Nothing,
     NoRoom,
 }
@@ -57,192 +90,366 @@ impl Reading {
             read_ahead,
             shared,
             lanes: Vec::new(),
+            readers: BTreeMap::new(),
+            next_reader: 0,
+            share: 0,
             order: Vec::new(),
             block: None,
+            told: None,
+            trimmed: Instant::now(),
         }
     }
 
     pub(super) fn run(mut self) {
-        while !self.stopping() {
-            // Before the source is opened: a client's queues are as large as the lanes' share of the budget.
-            self.take_new_lanes();
-            let share = self.read_ahead.client_share();
-            let mut reader = match source::open(&self.source, share, &self.shared.signal) {
-                Ok(reader) => reader,
-                Err(error) => {
-                    self.trouble(Some(error));
-                    self.rest(LOOK_AROUND);
-                    continue;
-                }
-            };
-            for lane in &mut self.lanes {
-                lane.handle = None;
+        while !self.shared.stopping() {
+            self.take_changes();
+            self.fit_share();
+            self.open_lanes();
+            let wait = self.take_turns();
+            self.tell();
+            if self.trimmed.elapsed() >= TRIM {
+                self.read_ahead.trim();
+                self.trimmed = Instant::now();
             }
-            if let Err(error) = self.read(reader.as_mut(), share) {
-                self.trouble(Some(error));
-                self.rest(LOOK_AROUND);
+            if let Some(wait) = wait {
+                self.wait(wait);
             }
         }
     }
 
-    /// Reads until the source is out of reach, or should be opened again because its lanes' share has shrunk by half.
-    fn read(&mut self, reader: &mut dyn SourceReader, share: usize) -> Result<(), SourceError> {
-        let mut looked: Option<Instant> = None;
-        while !self.stopping() && self.read_ahead.client_share() > share / 2 {
-            if looked.is_none_or(|at| at.elapsed() >= LOOK_AROUND) {
-                self.look_around(reader);
-                self.read_ahead.trim();
-                looked = Some(Instant::now());
-            }
-            self.take_new_lanes();
-            // All of them before the first is read: a client that is given its partitions one by one starts over each time.
-            for index in 0..self.lanes.len() {
-                self.with_lane(index, |lane, _| lane.open(reader).map(|()| Turn::Nothing))?;
-            }
-            let wait = self.take_turns(reader)?;
-            if let Some(wait) = wait {
-                reader.wait(wait);
+    fn take_changes(&mut self) {
+        let changes = std::mem::take(&mut *lock(&self.shared.changes));
+        for change in changes {
+            // Who surveys is to know all lanes at once.
+            self.told = None;
+            match change {
+                Change::Add(trail, buffer) => {
+                    self.order.push(self.lanes.len());
+                    self.lanes.push(ReadLane {
+                        trail,
+                        buffer,
+                        reader: None,
+                        retired: false,
+                        fault: None,
+                        check: None,
+                        uncheckable: false,
+                    });
+                }
+                Change::Retire(name) => self.retire(&name),
             }
         }
+    }
+
+    fn retire(&mut self, name: &str) {
+        let is_it = |lane: &ReadLane| !lane.retired && lane.trail.name == name;
+        let Some(index) = self.lanes.iter().position(is_it) else {
+            return;
+        };
+        self.close(index);
+        self.order.retain(|&other| other != index);
+        let lane = &mut self.lanes[index];
+        lane.retired = true;
+        lane.fault = None;
+    }
+
+    fn close(&mut self, index: usize) {
+        let Some((id, handle)) = self.lanes[index].reader.take() else {
+            return;
+        };
+        if let Some(reader) = self.readers.get_mut(&id) {
+            reader.close(handle);
+        }
+        let in_use = |lane: &ReadLane| lane.reader.is_some_and(|(used, _)| used == id);
+        if !self.lanes.iter().any(in_use) {
+            self.discard(id);
+        }
+    }
+
+    /// A client takes its time to close, which other lanes should not wait for.
+    fn discard(&mut self, id: u64) {
+        if let Some(reader) = self.readers.remove(&id) {
+            lock(&self.shared.discarded).push(reader);
+        }
+    }
+
+    /// Opens all anew if the lanes' share of the budget has shrunk by half: a client's queues are as large as that.
+    fn fit_share(&mut self) {
+        let share = self.read_ahead.client_share();
+        if self.readers.is_empty() {
+            self.share = share;
+        } else if share <= self.share / 2 {
+            let readers: Vec<u64> = self.readers.keys().copied().collect();
+            readers.into_iter().for_each(|id| self.discard(id));
+            self.lanes.iter_mut().for_each(|lane| lane.reader = None);
+            self.share = share;
+        }
+    }
+
+    /// Opens the lanes that are to be read and are not. All of them before the first is read: a client that is given its
+    /// partitions one by one starts over each time.
+    fn open_lanes(&mut self) {
+        let (mut new, mut again) = (Vec::new(), Vec::new());
+        for (index, lane) in self.lanes.iter().enumerate() {
+            match &lane.fault {
+                _ if lane.retired || lane.reader.is_some() => {}
+                // A client that has just given up a partition is not given it back in haste.
+                None if lane.uncheckable => again.push(index),
+                None => new.push(index),
+                Some(fault) if fault.again <= Instant::now() => again.push(index),
+                Some(_) => {}
+            }
+        }
+        let any = self.readers.last_key_value().map(|(&id, _)| id);
+        self.open_with(any, &new);
+        self.open_with(None, &again);
+    }
+
+    /// Opens these lanes with that reader, or with a new one.
+    fn open_with(&mut self, reader: Option<u64>, lanes: &[usize]) {
+        if lanes.is_empty() {
+            return;
+        }
+        let id = reader.map_or_else(|| self.open_reader(), Ok);
+        *lock(&self.shared.unopened) = id.as_ref().err().map(ToString::to_string);
+        for &index in lanes {
+            let opened = match &id {
+                Err(error) => Err(error.clone()),
+                Ok(id) => self.open(*id, index),
+            };
+            if let Err(error) = opened {
+                self.fail(index, &error);
+            }
+        }
+        if let Ok(id) = id
+            && !self
+                .lanes
+                .iter()
+                .any(|lane| lane.reader.is_some_and(|(used, _)| used == id))
+        {
+            self.discard(id);
+        }
+    }
+
+    fn open_reader(&mut self) -> Result<u64, SourceError> {
+        let reader = source::open(&self.source, self.share, &self.shared.signal)?;
+        let id = self.next_reader;
+        self.next_reader += 1;
+        self.readers.insert(id, reader);
+        Ok(id)
+    }
+
+    fn open(&mut self, id: u64, index: usize) -> Result<(), SourceError> {
+        let Some(reader) = self.readers.get_mut(&id) else {
+            return Ok(());
+        };
+        let live = self.lanes.iter().filter(|lane| !lane.retired);
+        let names: Vec<&str> = live.map(|lane| lane.trail.name.as_str()).collect();
+        let lane = &self.lanes[index];
+        let check = reader.is_to_be_checked() && !lane.uncheckable;
+        let check = lane.trail.before_last().filter(|_| check);
+        let handle = reader.open(check.as_ref().unwrap_or(&lane.trail), &names)?;
+        let lane = &mut self.lanes[index];
+        lane.reader = Some((id, handle));
+        lane.check = check;
+        lane.uncheckable = false;
         Ok(())
     }
 
     /// Fills a block of each lane that has room, the lanes that hold least first. Gives how long to wait, if there was
     /// nothing.
-    fn take_turns(
-        &mut self,
-        reader: &mut dyn SourceReader,
-    ) -> Result<Option<Duration>, SourceError> {
+    fn take_turns(&mut self) -> Option<Duration> {
         let lanes = &self.lanes;
         self.order
             .sort_by_cached_key(|&index| lanes[index].buffer.held());
         let mut wait = Some(WAIT);
         for turn in 0..self.order.len() {
             let index = self.order[turn];
-            match self.with_lane(index, |lane, block| lane.fill(reader, block))? {
-                Turn::Read => wait = None,
-                Turn::NoRoom => wait = wait.map(|_| WAIT_FOR_ROOM),
-                Turn::Nothing => {}
+            match self.fill(index) {
+                Ok(Turn::Read | Turn::Checked) => wait = None,
+                Ok(Turn::NoRoom) => wait = wait.map(|_| WAIT_FOR_ROOM),
+                Ok(Turn::AtEnd | Turn::Nothing) => {}
+                Err(error) => self.fail(index, &error),
             }
             if self.block.as_ref().is_none_or(|block| block.memory() == 0) {
                 self.block = Some(self.read_ahead.block());
             }
         }
-        Ok(wait)
+        wait
     }
 
-    fn look_around(&self, reader: &mut dyn SourceReader) {
-        match reader.lanes() {
-            Ok(lanes) => {
-                lock(&self.shared.state).lanes = lanes;
-                self.trouble(None);
-            }
-            Err(error) => self.trouble(Some(error)),
-        }
-    }
-
-    fn take_new_lanes(&mut self) {
-        for new in lock(&self.shared.new_lanes).drain(..) {
-            self.order.push(self.lanes.len());
-            self.lanes.push(ReadLane {
-                name: new.start.name,
-                buffer: new.buffer,
-                next: new.start.cut,
-                fingerprint: new.start.fingerprint,
-                handle: None,
-                failed: false,
-            });
-        }
-    }
-
-    /// Does something with a lane that can still be read; a fault of the lane is the lane's alone.
-    fn with_lane(
-        &mut self,
-        index: usize,
-        act: impl FnOnce(&mut ReadLane, &mut Option<Block>) -> Result<Turn, SourceError>,
-    ) -> Result<Turn, SourceError> {
+    fn fill(&mut self, index: usize) -> Result<Turn, SourceError> {
         let lane = &mut self.lanes[index];
-        if lane.failed {
+        let Some((id, handle)) = lane.reader else {
             return Ok(Turn::Nothing);
+        };
+        let Some(reader) = self.readers.get_mut(&id) else {
+            return Ok(Turn::Nothing);
+        };
+        let turn = match lane.check.take() {
+            Some(check) => lane.check(reader.as_mut(), handle, &mut self.block, check)?,
+            None => lane.fill(reader.as_mut(), handle, &mut self.block)?,
+        };
+        if lane.fault.is_some() && matches!(turn, Turn::Read | Turn::AtEnd) {
+            lane.fault = None;
+            lane.buffer.recover();
+            let (source, lane) = (&self.source.name, &lane.trail.name);
+            tracing::info!(source, lane, "lane can be read again");
         }
-        match act(lane, &mut self.block) {
-            Err(SourceError::Lane {
-                lane: name,
-                message,
-            }) => {
-                let source = &self.source.name;
-                tracing::error!(source, lane = name, message, "lane cannot be read on");
-                lane.failed = true;
-                lane.buffer
-                    .fail(format!("source {source}, lane {name}: {message}"));
-                Ok(Turn::Nothing)
-            }
-            other => other,
-        }
+        Ok(turn)
     }
 
-    /// Notes why the source cannot be read, and says so once for each new reason.
-    fn trouble(&self, error: Option<SourceError>) {
-        let trouble = error.map(|error| error.to_string());
-        let mut state = lock(&self.shared.state);
-        if state.trouble == trouble {
+    /// Notes why a lane cannot be read, says so once for each new reason, and lets it rest.
+    fn fail(&mut self, index: usize, error: &SourceError) {
+        self.close(index);
+        let lane = &mut self.lanes[index];
+        if lane.uncheckable {
+            // Opened again at once, without that.
             return;
         }
-        let source = &self.source.name;
-        match &trouble {
-            Some(reason) => tracing::warn!(source, reason, "source cannot be read; trying again"),
-            None => tracing::info!(source, "source can be read"),
+        let (reason, wakes) = match error {
+            SourceError::Unavailable(reason) => (reason, false),
+            SourceError::Lane { message, .. } => (message, true),
+        };
+        let (source, name) = (&self.source.name, &lane.trail.name);
+        let before = lane.fault.take();
+        let was_told = before.as_ref().is_some_and(|fault| fault.is_told);
+        if before.as_ref().is_none_or(|fault| fault.reason != *reason) {
+            if wakes && !was_told {
+                tracing::error!(source, lane = name, reason, "lane cannot be read on");
+            } else {
+                tracing::warn!(
+                    source,
+                    lane = name,
+                    reason,
+                    "lane cannot be read; trying again"
+                );
+            }
         }
-        state.trouble = trouble;
+        lane.buffer
+            .fail(format!("source {source}, lane {name}: {reason}"));
+        let rest = before.map_or(REST, |fault| (fault.rest * 2).min(LONGEST_REST));
+        lane.fault = Some(Fault {
+            reason: reason.clone(),
+            is_told: was_told || wakes,
+            again: Instant::now() + rest,
+            rest,
+        });
     }
 
-    fn rest(&self, time: Duration) {
-        let end = Instant::now() + time;
-        while !self.stopping() && Instant::now() < end {
-            self.shared
-                .signal
-                .wait(end.saturating_duration_since(Instant::now()));
+    /// Tells who surveys the source how its lanes stand.
+    fn tell(&mut self) {
+        if self.told.is_some_and(|at| at.elapsed() < TELL) {
+            return;
+        }
+        // The first lanes come in a moment.
+        if self.lanes.is_empty() {
+            return;
+        }
+        self.told = Some(Instant::now());
+        let readers = &self.readers;
+        let known = self.lanes.iter().map(|lane| {
+            let reader = lane
+                .reader
+                .and_then(|(id, handle)| Some((readers.get(&id)?, handle)));
+            KnownLane {
+                trail: lane.trail.clone(),
+                retired: lane.retired,
+                file: reader.and_then(|(reader, handle)| reader.file(handle)),
+            }
+        });
+        let is_first = lock(&self.shared.known).replace(known.collect()).is_none();
+        if is_first {
+            self.shared.look.raise();
         }
     }
 
-    fn stopping(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
+    /// Waits until some lane may have something, or there is something else to do; at most `timeout`.
+    fn wait(&mut self, timeout: Duration) {
+        let end = Instant::now() + timeout;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let pauses = self.readers.values_mut().map(|reader| reader.pause());
+            let pause = pauses.min().unwrap_or(left).min(left);
+            if pause.is_zero() || self.shared.signal.wait(pause) {
+                return;
+            }
+        }
     }
 }
 
 impl ReadLane {
-    /// Begins to read the lane where it stands, unless that was done.
-    fn open(&mut self, reader: &mut dyn SourceReader) -> Result<(), SourceError> {
-        if self.handle.is_none() {
-            self.handle = Some(reader.open(&self.name, self.next)?);
+    /// Reads the lane's last records again, and compares them with those that were read.
+    fn check(
+        &mut self,
+        reader: &mut dyn SourceReader,
+        handle: usize,
+        spare: &mut Option<Block>,
+        mut check: LaneTrail,
+    ) -> Result<Turn, SourceError> {
+        let mut block = spare.take().unwrap_or_default();
+        block.clear();
+        let filled = reader.fill(handle, &check, &mut block, FULL);
+        check.pass(&mut block);
+        let known = block.count_up_to(self.trail.next);
+        let last = known.checked_sub(1).map(|last| block.heads()[last]);
+        let (from, to) = (self.trail.marks.before.offset, self.trail.next);
+        let refused = |message: String| SourceError::Lane {
+            lane: self.trail.name.clone(),
+            message,
+        };
+        if check.next < to {
+            *spare = Some(block);
+            let count = filled.inspect_err(|error| {
+                self.uncheckable = matches!(error, SourceError::Lane { .. });
+            })?;
+            if let (0, Some(end)) = (count, reader.at_end(handle)) {
+                return Err(refused(format!(
+                    "it ends at offset {end}, but was read up to {to}: the log was cut; restore it"
+                )));
+            }
+            self.check = Some(check);
+            return Ok(if count > 0 {
+                Turn::Checked
+            } else {
+                Turn::Nothing
+            });
         }
-        Ok(())
+        let is_same = |last: Head| last.next == to && last.fingerprint == self.trail.fingerprint;
+        if !last.is_some_and(is_same) {
+            *spare = Some(block);
+            return Err(refused(format!(
+                "offsets {from} to {to} hold other records than those that were read: the log was cut and written anew; \
+                 restore it, or give what there is now as a new source to new pipelines"
+            )));
+        }
+        block.skip(known);
+        self.trail.pass(&mut block);
+        *spare = self.buffer.push(block);
+        filled?;
+        Ok(Turn::Read)
     }
 
     /// Fills the spare block with the lane's next records, if it has room for them.
     fn fill(
         &mut self,
         reader: &mut dyn SourceReader,
+        handle: usize,
         spare: &mut Option<Block>,
     ) -> Result<Turn, SourceError> {
-        let Some(handle) = self.handle else {
-            return Ok(Turn::Nothing);
-        };
         if !self.buffer.has_room() {
             return Ok(Turn::NoRoom);
         }
         let mut block = spare.take().unwrap_or_default();
         block.clear();
-        let filled = reader.fill(handle, &mut block, FULL);
+        let filled = reader.fill(handle, &self.trail, &mut block, FULL);
         // What was read before an error counts.
-        self.fingerprint = block.seal(self.fingerprint);
-        self.next = block.heads().last().map_or(self.next, |head| head.next);
+        self.trail.pass(&mut block);
         *spare = self.buffer.push(block);
         if filled? > 0 {
             return Ok(Turn::Read);
         }
         let end = reader.at_end(handle);
         self.buffer.set_at_end(end);
-        Ok(Turn::Nothing)
+        Ok(end.map_or(Turn::Nothing, |_| Turn::AtEnd))
     }
 }

@@ -80,6 +80,12 @@ impl PartitionQueue {
         })
     }
 
+    /// How many things the queue holds.
+    pub(super) fn len(&self) -> usize {
+        // SAFETY: the queue lives.
+        unsafe { native::rd_kafka_queue_length(self.queue.as_ptr()) }
+    }
+
     /// Takes what the queue holds, at most `most` items; does not wait.
     pub(super) fn take(&mut self, most: usize) -> Batch<'_> {
         let most = most.clamp(1, MOST);

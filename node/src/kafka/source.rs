@@ -6,7 +6,9 @@
 mod config;
 mod error;
 mod evidence;
+mod identity;
 mod lane;
+mod topic;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,12 +20,15 @@ use rdkafka::{Offset, TopicPartitionList};
 
 pub use config::KafkaSourceConfig;
 pub use error::KafkaSourceError;
+pub use identity::{Difference, Identified, TopicIdentity};
+pub use topic::KafkaTopic;
 
 use super::batch::{Item, MOST};
 use super::context::ClientEvents;
 use crate::signal::Signal;
 use error::Place;
 use evidence::Evidence;
+use identity::Identifying;
 use lane::{Lane, Stray};
 
 /// One record as it lies in the client's memory.
@@ -44,6 +49,7 @@ pub struct KafkaSource {
     lanes: BTreeMap<i32, Lane>,
     consumer: Arc<BaseConsumer<ClientEvents>>,
     evidence: Evidence,
+    identifying: Identifying,
     signal: Arc<Signal>,
     strays: Vec<Stray>,
     /// Some lane was left with records at the last poll, because a limit was reached.
@@ -85,53 +91,43 @@ impl KafkaSource {
             lanes: BTreeMap::new(),
             consumer: Arc::new(consumer),
             evidence,
+            identifying: Identifying::default(),
             signal: Arc::clone(signal),
             strays: Vec::new(),
             unfinished: false,
         })
     }
 
-    /// Asks the broker which partitions the topic has, in order. Waits at most `timeout`.
+    /// Which topic has the name, if an answer has come since the last call; does not wait. Nothing may be polled before it
+    /// is known for good. What changes later is an error of [`Self::poll`].
     ///
     /// # Errors
     /// [`KafkaSourceError::Unreachable`] or [`KafkaSourceError::TopicMissing`].
-    pub fn partitions(&self, timeout: Duration) -> Result<Vec<i32>, KafkaSourceError> {
-        let place = self.place(0, 0);
-        let metadata = self
-            .consumer
-            .fetch_metadata(Some(&self.config.topic), timeout)
-            .map_err(|error| place.classify_call(&error))?;
-        let topic = metadata
-            .topics()
-            .iter()
-            .find(|topic| topic.name() == self.config.topic);
-        let Some(topic) = topic else {
-            return Err(place.classify_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
-        };
-        if let Some(error) = topic.error() {
-            return Err(place.classify_call(&KafkaError::MetadataFetch(error.into())));
-        }
-        let mut partitions: Vec<i32> = topic.partitions().iter().map(|p| p.id()).collect();
-        partitions.sort_unstable();
-        if partitions.is_empty() {
-            return Err(place.classify_call(&KafkaError::MetadataFetch(Code::UnknownTopic)));
-        }
-        Ok(partitions)
+    pub fn identity(&mut self) -> Result<Option<Identified>, KafkaSourceError> {
+        let in_hand =
+            !self.strays.is_empty() || self.lanes.values().any(|lane| lane.queue.len() > 0);
+        let place = self.config.place(0, 0);
+        let client = &self.consumer;
+        self.identifying
+            .ask(client, &place, in_hand, Duration::ZERO)
     }
 
-    /// The partition's first offset, and the offset one past the last record that can be read: an open transaction
-    /// and what follows it do not count. Waits at most `timeout`.
-    ///
-    /// # Errors
-    /// [`KafkaSourceError::Unreachable`] or [`KafkaSourceError::TopicMissing`].
-    pub fn bounds(
-        &self,
-        partition: i32,
-        timeout: Duration,
-    ) -> Result<(i64, i64), KafkaSourceError> {
-        self.consumer
-            .fetch_watermarks(&self.config.topic, partition, timeout)
-            .map_err(|error| self.place(partition, 0).classify_call(&error))
+    /// A difference between the topic that is read and an agreed one, as an error.
+    #[must_use]
+    pub fn refuse(&self, found: &TopicIdentity, difference: Difference) -> KafkaSourceError {
+        let topic = self.config.topic.clone();
+        match difference {
+            Difference::Cluster { agreed } => KafkaSourceError::OtherCluster {
+                topic,
+                brokers: self.config.brokers.clone(),
+                agreed,
+                found: found.cluster.clone(),
+            },
+            Difference::Topic { agreed } => KafkaSourceError::TopicRecreated {
+                topic,
+                change: format!("id from {agreed} to {}", found.topic),
+            },
+        }
     }
 
     /// Reads these partitions, each from its offset on, and no others: also to go back. What was read ahead is given up;
@@ -157,6 +153,19 @@ impl KafkaSource {
         let refused = |error: KafkaError| self.place(-1, -1).classify_lane(&error);
         self.consumer.incremental_assign(&list).map_err(refused)?;
         self.take_queues(lanes)
+    }
+
+    /// Reads a partition no more; the others go on as they are.
+    pub fn give_up(&mut self, partition: i32) {
+        if self.lanes.remove(&partition).is_none() {
+            return;
+        }
+        let list = self.list(&[(partition, 0)]);
+        let given_up = list.map(|list| self.consumer.incremental_unassign(&list));
+        // Then it goes on being fetched, up to its bound.
+        if let Ok(Err(error)) = given_up {
+            tracing::debug!(topic = self.config.topic, partition, %error, "partition cannot be given up");
+        }
     }
 
     fn list(&self, lanes: &[(i32, i64)]) -> Result<TopicPartitionList, KafkaSourceError> {
@@ -293,14 +302,17 @@ impl KafkaSource {
         }
     }
 
+    /// Whether some lane may have something to poll without a signal: the last one stopped at its limits, or the client had
+    /// something to say.
+    pub fn may_have_more(&mut self) -> bool {
+        // Errors here are those of the whole topic, and the next poll of a lane tells them.
+        std::mem::take(&mut self.unfinished) || !matches!(self.serve(-1), Ok(0))
+    }
+
     /// Waits until some lane may have something to poll, or the signal is raised; at most `timeout`. Returns at once if a
     /// poll since the last wait stopped at its limits.
     pub fn wait(&mut self, timeout: Duration) {
-        if std::mem::take(&mut self.unfinished) {
-            return;
-        }
-        // Errors here are those of the whole topic, and the next poll of a lane tells them.
-        if matches!(self.serve(-1), Ok(0)) {
+        if !self.may_have_more() {
             self.signal.wait(timeout);
         }
     }
@@ -357,11 +369,6 @@ impl KafkaSource {
     }
 
     fn place(&self, partition: i32, offset: i64) -> Place<'_> {
-        Place {
-            topic: &self.config.topic,
-            brokers: &self.config.brokers,
-            partition,
-            offset,
-        }
+        self.config.place(partition, offset)
     }
 }

@@ -18,8 +18,8 @@ use crate::ingest::LaneBuffer;
 pub(super) struct Pair {
     pub(super) from: FeedId,
     into: FeedId,
-    /// Of each lane of `into`, the same lane's place in `from`.
-    places: Vec<usize>,
+    /// Of each lane of `into`, the same lane's place in `from`; of one that is retired perhaps none.
+    places: Vec<Option<usize>>,
 }
 
 /// All feeds that may become part of an older one.
@@ -94,6 +94,7 @@ impl Pair {
         let moved = moves_of(ticks, self.into);
         let mut limits = vec![0; self.places.len()];
         for (at, (lane, &place)) in (0..).zip(stays.lanes.iter().zip(&self.places)) {
+            let Some(place) = place else { continue };
             limits[place] = moved.get(&at).map_or(lane.cut, |step| step.cut);
         }
         limits
@@ -153,7 +154,9 @@ impl Pair {
         let (elders, youngers) = (buffers(&self.into)?, buffers(&self.from)?);
         let feeds = agreed.machine.feeds();
         let (stays, leaves) = (&feeds[&self.into], &feeds[&self.from]);
-        let lane = |(at, &place): (usize, &usize)| {
+        let shared = self.places.iter().enumerate();
+        let shared = shared.filter_map(|(at, &place)| Some((at, place?)));
+        let lane = |(at, place): (usize, usize)| {
             Some(SharedLane {
                 at: [u32::try_from(at).ok()?, u32::try_from(place).ok()?],
                 elder: stays.lanes.get(at)?,
@@ -164,7 +167,7 @@ impl Pair {
                 ],
             })
         };
-        self.places.iter().enumerate().map(lane).collect()
+        shared.map(lane).collect()
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn readiness(core: &Core) -> Readiness {
                 .iter()
                 .filter_map(|fetcher| fetcher.state().trouble),
         );
-        // A lane that cannot be read on stops its feed only when a tick wants more of it.
+        // A lane that cannot be read holds its feed back when a tick wants more of it.
         let faults = feed.lanes().into_iter().filter_map(|lane| lane.fault());
         for fault in faults {
             if !reasons.iter().any(|reason| reason.contains(&fault)) {
@@ -141,9 +141,14 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
             .map(|feed| feed.lanes())
             .unwrap_or_default();
         for (index, lane) in feed.lanes.iter().enumerate() {
-            let end = buffers
-                .get(index)
-                .map(|buffer| buffer.level().1.max(lane.cut));
+            if lane.retired {
+                continue;
+            }
+            let buffer = buffers.get(index);
+            let trouble = buffer.and_then(|buffer| buffer.fault());
+            // Of a lane that cannot be read nobody knows the end.
+            let readable = buffer.filter(|_| trouble.is_none());
+            let end = readable.map(|buffer| buffer.level().1.max(lane.cut));
             lanes.push(LaneInfo {
                 feed: feed_name(agreed, id),
                 source: feed.sources[lane.source as usize].name.clone(),
@@ -152,6 +157,7 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
                 end,
                 lag: end.map(|end| end - lane.cut),
                 watermark: None,
+                trouble,
             });
         }
     }

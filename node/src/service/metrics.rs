@@ -134,7 +134,8 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
             .get(id)
             .map(|feed| feed.lanes())
             .unwrap_or_default();
-        for (lane, buffer) in feed.lanes.iter().zip(buffers) {
+        let lanes = feed.lanes.iter().zip(buffers);
+        for (lane, buffer) in lanes.filter(|(lane, _)| !lane.retired) {
             let labelled = |metric: Metric| {
                 metric
                     .label("feed", id.0)
@@ -151,6 +152,11 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
                 "unisono_lane_waiting_bytes",
                 "Bytes that were read and are not in a tick yet.",
                 number(waiting as u64),
+            )));
+            metrics.push(labelled(Metric::gauge(
+                "unisono_lane_held",
+                "1 if the lane cannot be read on this node at the moment, else 0.",
+                if buffer.fault().is_some() { 1.0 } else { 0.0 },
             )));
         }
         let stopped = agreed.refused.contains_key(id)

@@ -176,6 +176,18 @@ impl Block {
         self.heads.extend(following.heads.iter().map(moved));
     }
 
+    /// Removes the first `count` records.
+    pub fn skip(&mut self, count: usize) {
+        let Some(last) = count.checked_sub(1).and_then(|last| self.heads.get(last)) else {
+            return;
+        };
+        let end = last.end();
+        self.bytes.drain(..end);
+        self.heads.drain(..count);
+        let end = narrow(end);
+        self.heads.iter_mut().for_each(|head| head.start -= end);
+    }
+
     /// Empties it; its memory stays.
     pub fn clear(&mut self) {
         self.bytes.clear();
@@ -244,6 +256,11 @@ mod tests {
         assert_eq!(block.count_up_to(12), 2);
         let memory = block.memory();
         assert!(memory >= block.weight());
+        block.skip(0);
+        assert_eq!(block.len(), 5);
+        block.skip(3);
+        assert_eq!(block.records().collect::<Vec<_>>(), expected[3..]);
+        assert_eq!(block.byte_len(), 6);
         block.clear();
         assert_eq!((block.len(), block.memory()), (0, memory));
     }

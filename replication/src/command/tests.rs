@@ -8,6 +8,7 @@ fn lane(name: &str, start: i64) -> LaneEntry {
         source: 1,
         name: name.to_owned(),
         start,
+        identity: format!("cluster/{name}"),
     }
 }
 
@@ -18,14 +19,8 @@ fn source(name: &str) -> SourceEntry {
     }
 }
 
-/// One command of each kind, with the name of its golden file.
-fn examples() -> Vec<(&'static str, Command)> {
-    let key = |stream| StreamKey {
-        incarnation: 300,
-        stream,
-    };
-    let feed = FeedId(7);
-    let tick = FeedTick {
+fn a_tick(feed: FeedId) -> FeedTick {
+    FeedTick {
         feed,
         base: 299,
         agreed_ms: 1_700_000_000_025,
@@ -41,7 +36,16 @@ fn examples() -> Vec<(&'static str, Command)> {
             empty_to: 4713,
         }],
         at_end: vec![0, 2],
+    }
+}
+
+/// One command of each kind, with the name of its golden file.
+fn examples() -> Vec<(&'static str, Command)> {
+    let key = |stream| StreamKey {
+        incarnation: 300,
+        stream,
     };
+    let feed = FeedId(7);
     let create_feed = CreateFeed {
         term: 3,
         sources: vec![source("eu"), source("us")],
@@ -72,6 +76,12 @@ fn examples() -> Vec<(&'static str, Command)> {
         from_base: 298,
         into_base: 299,
     };
+    let retire_lanes = RetireLanes {
+        term: 3,
+        feed,
+        base: 299,
+        lanes: vec![0, 300],
+    };
     let examples = [
         ("command-create-feed", Command::CreateFeed(create_feed)),
         (
@@ -83,11 +93,12 @@ fn examples() -> Vec<(&'static str, Command)> {
             "command-ticks",
             Command::Ticks(Ticks {
                 term: 3,
-                feeds: vec![tick],
+                feeds: vec![a_tick(feed)],
             }),
         ),
         ("command-frontier", Command::Frontier(frontier)),
         ("command-join-feeds", Command::JoinFeeds(join_feeds)),
+        ("command-retire-lanes", Command::RetireLanes(retire_lanes)),
     ];
     examples.into_iter().chain(of_the_config()).collect()
 }

@@ -14,6 +14,7 @@ fn feed_of_two() -> Machine {
         source: 0,
         name: name.to_owned(),
         start: 10,
+        identity: String::new(),
     };
     let lanes = vec![lane("0"), lane("1")];
     let create = CreateFeed {
@@ -181,6 +182,7 @@ fn a_new_lane_moves_the_base_so_that_a_tick_in_flight_is_void() {
         source: 0,
         name: "2".to_owned(),
         start: 0,
+        identity: String::new(),
     };
     let add = AddLanes {
         term: 1,
@@ -228,4 +230,65 @@ fn a_hole_lies_beyond_the_cut_that_its_tick_leaves() {
     }
     let fits = with_holes(5, &[(0, 20)], &[(0, 21), (1, 11)]);
     assert!(matches!(machine.apply(20, 1, &fits), Effect::Ticked(_)));
+}
+
+fn retire(base: u64, lanes: &[u32]) -> Command {
+    Command::RetireLanes(RetireLanes {
+        term: 1,
+        feed: FeedId(5),
+        base,
+        lanes: lanes.to_vec(),
+    })
+}
+
+/// A tick that says which lanes were at their end.
+fn tick_at_end(base: u64, cuts: &[(u32, i64)], at_end: &[u32]) -> Command {
+    let Command::Ticks(mut ticks) = tick(1, base, 100, cuts) else {
+        unreachable!("it makes ticks")
+    };
+    ticks.feeds[0].at_end = at_end.to_vec();
+    Command::Ticks(ticks)
+}
+
+#[test]
+fn only_a_lane_that_was_at_its_end_is_retired_and_its_name_is_free_then() {
+    let mut machine = feed_of_two();
+    let void = Effect::Void(Void::Name);
+    assert_eq!(machine.apply(6, 1, &retire(5, &[0])), void);
+    machine.apply(7, 1, &tick_at_end(5, &[(0, 20)], &[0]));
+    // That it gave more was its last word.
+    machine.apply(8, 1, &tick(1, 7, 100, &[(0, 21)]));
+    assert_eq!(machine.apply(9, 1, &retire(8, &[0])), void);
+    machine.apply(10, 1, &tick_at_end(8, &[], &[0]));
+    machine.apply(11, 1, &tick(1, 10, 100, &[(1, 11)]));
+    let old = machine.apply(12, 1, &retire(10, &[0]));
+    assert_eq!(old, Effect::Void(Void::Base));
+    assert_eq!(machine.apply(13, 1, &retire(11, &[0, 1])), void);
+    let effect = machine.apply(14, 1, &retire(11, &[0]));
+    let (feed, lanes) = (FeedId(5), vec![0]);
+    assert_eq!(effect, Effect::LanesRetired { feed, lanes });
+    assert_eq!(machine.apply(15, 1, &retire(14, &[0])), void);
+    assert_eq!(machine.apply(16, 1, &tick(1, 14, 100, &[(0, 22)])), void);
+
+    let lane = LaneEntry {
+        source: 0,
+        name: "0".to_owned(),
+        start: 0,
+        identity: "another".to_owned(),
+    };
+    let add = |base| {
+        Command::AddLanes(AddLanes {
+            term: 1,
+            feed: FeedId(5),
+            base,
+            lanes: vec![lane.clone()],
+        })
+    };
+    let effect = machine.apply(17, 1, &add(14));
+    let (feed, first) = (FeedId(5), 2);
+    assert_eq!(effect, Effect::LanesAdded { feed, first });
+    assert_eq!(machine.apply(18, 1, &add(17)), void);
+    let feed = &machine.feeds()[&FeedId(5)];
+    assert_eq!((feed.lanes[0].cut, feed.lanes[2].cut), (21, 0));
+    assert_eq!(feed.lanes[2].identity, "another");
 }

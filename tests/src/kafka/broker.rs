@@ -15,6 +15,14 @@ pub struct TestBroker {
     port: u16,
 }
 
+/// Whether a topic may not be read.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "what they say")]
+pub enum Denied {
+    Yes,
+    No,
+}
+
 impl TestBroker {
     /// The broker that all tests of one binary share; each test takes topics of its own. `None` only if
     /// `UNISONO_SKIP_KAFKA=1` says to leave the tests with Kafka out.
@@ -114,6 +122,47 @@ impl TestBroker {
     /// If there is no such process.
     pub fn thaw(&self) -> Result<()> {
         self.signal("-CONT")
+    }
+
+    /// Puts the records of one topic's first partition in the place of another's, while the broker is not running: what is
+    /// left where a log was cut and written anew. The topic keeps its id.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn replace_records(&self, of: &str, by: &str) -> Result<()> {
+        let folder = |topic: &str| self.dir.path().join(format!("data/{topic}-0"));
+        for entry in std::fs::read_dir(folder(of))? {
+            let path = entry?.path();
+            // The indexes are made anew.
+            if path
+                .extension()
+                .is_some_and(|kind| kind == "index" || kind == "timeindex")
+            {
+                std::fs::remove_file(path)?;
+            }
+        }
+        let log = "00000000000000000000.log";
+        std::fs::copy(folder(by).join(log), folder(of).join(log))?;
+        Ok(())
+    }
+
+    /// Forbids everybody to read a topic, or takes that back.
+    ///
+    /// # Errors
+    /// What the script says.
+    pub fn deny(&self, topic: &str, denied: Denied) -> Result<()> {
+        let command = match denied {
+            Denied::Yes => "deny",
+            Denied::No => "allow",
+        };
+        let output = Command::new(script())
+            .args([command, topic, "--dir"])
+            .arg(self.dir.path())
+            .output()
+            .context("could not run deploy/kafka/kafka")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{command} {topic}: {said}");
+        Ok(())
     }
 
     fn signal(&self, signal: &str) -> Result<()> {

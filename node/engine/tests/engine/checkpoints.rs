@@ -102,7 +102,9 @@ fn another_version_is_refused_with_the_versions_named() {
         };
         for parts in changed(&checkpoint(), other) {
             let error = restore(&parts).map(drop).unwrap_err();
-            let text = format!("the checkpoint has engine format {version}, this program reads 2:");
+            let text = format!(
+                "the checkpoint has engine format {version}, this program reads {PART_VERSION}:"
+            );
             assert!(error.to_string().starts_with(&text), "{error}");
         }
     }
@@ -159,7 +161,9 @@ fn parts_are_read_from_and_written_to_the_golden_bytes() {
     player.play("p0@1:a=1 p1@2:a=2 p0@12:a=1.5 p1@13:a=-2 tick@15:p1 p0!not_json p1!null_payload");
     player.play("p0@3:a=1 p0@x p0@14:null=null p0@14:true=1 p0@14:false=bad p0@14:bad=7 p0@14=8");
     player.play("p1@15:0=0.1 p1@15:-12.50=3 p1@15:123456789012345678=-1e-30 p1@15:-0.001=4");
-    player.play("p1@15:\u{e4}\0b=5 p0@15:w=9999999999999999999999999999 p0@15:w=1e-30 tick@16:p0");
+    player.play(
+        "p1@15:\u{e4}\0b=5 p0@15:w=9999999999999999999999999999 p0@15:w=1e-30 tick@16:p0 -p1",
+    );
     assert!(player.results().contains("[-10,10)"));
     let parts = player.engine.checkpoint();
     let names = ["engine-feed-part", "engine-lane-part", "engine-lane-part-2"];

@@ -82,6 +82,28 @@ fn silence_for_ever_closes_by_agreed_time() {
 }
 
 #[test]
+fn a_retired_lane_holds_nothing_and_what_it_took_in_stays() {
+    let held = "p0@1=1 p1@2=2 tick p0@25=1 tick";
+    check(plain(), held, "");
+    check(
+        plain(),
+        &format!("{held} -p1 tick"),
+        "[0,10) n=2 sum=3; [10,20) n=0 sum=null",
+    );
+    // A lane that shows nothing holds all, unless it is retired; without any other nothing is known.
+    check(
+        plain(),
+        "p0@1=1 p0@25=1 tick -p1 tick",
+        "[0,10) n=1 sum=1; [10,20) n=0 sum=null",
+    );
+    check(
+        idle(plain(), 1),
+        "p0@1=1 tick@2 -p0 tick@3:p0 tick@9:p0 tick@99:p0",
+        "",
+    );
+}
+
+#[test]
 fn time_without_evidence_closes_nothing() {
     let spec = || idle(plain(), 5);
     let start = "p0@1=1 tick@2 ";

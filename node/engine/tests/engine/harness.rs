@@ -79,6 +79,10 @@ impl Engine {
         id
     }
 
+    pub fn retire_lane(&mut self, lane: LaneId) {
+        self.feed.retire_lane(lane);
+    }
+
     pub fn begin(&mut self, agreed: Option<Timestamp>) {
         self.agreed = agreed;
         self.lanes.iter_mut().for_each(|lane| lane.begin(agreed));

@@ -300,3 +300,33 @@ fn a_pipeline_that_is_removed_leaves_the_other_as_if_it_had_never_been_there() {
     }
     assert!(rows > 1000, "{rows} rows");
 }
+
+#[test]
+fn a_feed_that_began_after_a_lane_was_retired_lacks_it_and_joins() {
+    let mut batch = Batch::default();
+    for second in [1, 5] {
+        batch.push(second, RecordState::Decoded, b"{}");
+        batch.set_number(TIME, Decimal::from_i64(second));
+    }
+    let mut stays = Engine::default();
+    let gone = stays.add_lane("a".to_owned());
+    stays.add_pipeline(PIPELINE, plain());
+    stays.begin(None);
+    stays.absorb(gone, &batch, 0..1);
+    stays.close(&[]);
+    stays.retire_lane(gone);
+    // The name is used again.
+    stays.add_lane("a".to_owned());
+    let mut comes = Engine::default();
+    comes.add_lane("a".to_owned());
+    comes.add_pipeline(LATER, plain());
+    let both = vec![(PIPELINE, plain()), (LATER, plain())];
+    let mut joint = stays.join(comes, both).unwrap();
+    joint.begin(None);
+    joint.absorb(LaneId(1), &batch, 1..2);
+    joint.close(&[]);
+    let counted = |of: &Engine, incarnation| of.stats(incarnation).unwrap().counted;
+    joint.finish();
+    assert_eq!(counted(&joint, PIPELINE), 2);
+    assert_eq!(counted(&joint, LATER), 1);
+}

@@ -158,6 +158,10 @@ impl Player {
                 }
                 _ if token == "|" => {}
                 _ if token.starts_with('+') => self.add_lane(&token[1..]),
+                _ if token.starts_with('-') => {
+                    let lane = self.lane(&token[1..]).id;
+                    self.engine.retire_lane(lane);
+                }
                 _ if token == "tick" => self.tick(None, ""),
                 Some(("tick", rest)) => {
                     let (time, at_end) = rest.split_once(':').unwrap_or((rest, ""));

@@ -57,7 +57,7 @@ impl Input {
             };
             let kind = std::fs::metadata(path).map_err(cannot)?;
             if kind.is_file() || kind.is_dir() {
-                let lane = FileLane::open(path, 0);
+                let lane = FileLane::open(path);
                 Lines::File(lane.map_err(|error| {
                     CliError::usage(error.to_string())
                         .hint("name NDJSON files, or - for the standard input")

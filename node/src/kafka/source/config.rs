@@ -7,7 +7,7 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
-use super::error::KafkaSourceError;
+use super::error::{KafkaSourceError, Place};
 use crate::kafka::properties::Role;
 use crate::kafka::{Refused, client, refused};
 
@@ -82,6 +82,16 @@ impl KafkaSourceConfig {
     /// Turns librdkafka's refusal of a configuration into an error that names the property.
     pub(super) fn refused(&self, error: &KafkaError) -> KafkaSourceError {
         self.refusal(refused(error))
+    }
+
+    /// Where an error came up.
+    pub(super) fn place(&self, partition: i32, offset: i64) -> Place<'_> {
+        Place {
+            topic: &self.topic,
+            brokers: &self.brokers,
+            partition,
+            offset,
+        }
     }
 
     fn refusal(&self, refused: Refused) -> KafkaSourceError {

@@ -60,6 +60,30 @@ pub enum KafkaSourceError {
          taken in: give it as a new source to new pipelines"
     )]
     TopicRecreated { topic: String, change: String },
+    /// The brokers are others than those that were agreed; what they hold at an offset is not what was there. Correct the
+    /// address.
+    #[error(
+        "kafka source {topic}: {brokers} is the Kafka cluster {found}, but the replicas read from the cluster {agreed}; \
+         nothing of it was taken in: correct the address, or give it as a new source to new pipelines"
+    )]
+    OtherCluster {
+        topic: String,
+        brokers: String,
+        agreed: String,
+        found: String,
+    },
+    /// Records go from the topic when newer ones with their key come. Wait for it to change; otherwise it cannot be read.
+    #[error(
+        "kafka source {topic}: the topic is compacted (cleanup.policy {policy}): records go from it, so replicas that read \
+         it at different times read different records; set cleanup.policy to delete, or copy it into a topic that is not \
+         compacted"
+    )]
+    Compacted { topic: String, policy: String },
+    /// The brokers do not let this client read. Grant it that, or wait until somebody does.
+    #[error(
+        "kafka source {topic}: the topic may not be read by this client; grant it Read and Describe, or correct its user"
+    )]
+    Denied { topic: String },
     /// Nothing more will come from this lane. Stop the feed.
     #[error("kafka source {topic}: partition {partition} at offset {offset}: {reason}")]
     Fatal {
@@ -119,6 +143,7 @@ impl Place<'_> {
                     offset: self.offset,
                 })
             }
+            Some(Code::TopicAuthorizationFailed) => Some(KafkaSourceError::Denied { topic }),
             Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => {
                 Some(KafkaSourceError::TopicMissing {
                     topic,

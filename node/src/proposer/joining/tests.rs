@@ -20,8 +20,12 @@ fn agreed(cut: i64) -> machine::Lane {
     machine::Lane {
         source: 0,
         name: "0".to_owned(),
+        identity: String::new(),
         cut,
         fingerprint: 0,
+        marks: machine::Marks::new(0),
+        ended: false,
+        retired: false,
     }
 }
 

@@ -1,128 +1,199 @@
 //! A directory of files as a source.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{FileLane, FileLaneError, list_files};
-use crate::config::FilesSource;
-use crate::signal::Signal;
-use crate::source::{Block, SourceError, SourceReader};
+use super::{FileLane, FileLaneError, list};
+use crate::config::{FilesSource, matches_pattern};
+use crate::source::{Block, LaneTrail, OpenFile, SourceError, SourceReader};
 
 /// How often files are looked at while nothing new is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Files that have been quiet for so long are looked at less often: a look at nothing is most of what an idle replica does.
 const QUIET: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL_QUIET: Duration = Duration::from_millis(20);
+/// How often the directory is searched for a file that is not under its name.
+const SEARCH: Duration = Duration::from_secs(1);
 
 /// Reads the files of one source; lanes are named by file name.
 #[derive(Debug)]
 pub struct FilesReader {
     source: FilesSource,
-    lanes: Vec<FileLane>,
-    signal: Arc<Signal>,
+    lanes: Vec<Option<Lane>>,
     /// When something new was read.
     read: Instant,
 }
 
+#[derive(Debug)]
+struct Lane {
+    name: String,
+    file: FileLane,
+    /// When it was last searched for.
+    searched: Option<Instant>,
+    /// It has no name in the directory any more, though others have: its end is its end.
+    gone: bool,
+}
+
 impl FilesReader {
-    /// A reader that has opened nothing yet. Raising the signal ends its waiting.
+    /// A reader that has opened nothing yet.
     #[must_use]
-    pub fn new(source: FilesSource, signal: Arc<Signal>) -> Self {
+    pub fn new(source: FilesSource) -> Self {
         Self {
             source,
-            signal,
             read: Instant::now(),
             lanes: Vec::new(),
         }
     }
 
-    fn path_of(&self, lane: &str) -> PathBuf {
-        self.source.path.join(lane)
+    /// The lane's file under its name, or under another one if it was renamed.
+    fn find(&self, trail: &LaneTrail, names: &[&str]) -> Result<FileLane, FileLaneError> {
+        let path = self.source.path.join(&trail.name);
+        let error = match FileLane::resume(&path, trail) {
+            Ok(found) => return Ok(found),
+            Err(error) => error,
+        };
+        let missing = matches!(&error, FileLaneError::Io { error, .. } if error.kind() == std::io::ErrorKind::NotFound);
+        let other = matches!(
+            &error,
+            FileLaneError::Truncated { .. } | FileLaneError::Rewritten { .. }
+        );
+        // Of a file that nothing was read of nothing is known.
+        if (missing || other) && trail.next > trail.marks.start {
+            for file in list(&self.source.path)? {
+                let of_other_lane = names.contains(&file.name.as_str());
+                if of_other_lane || file.stamp.size < trail.next.unsigned_abs() {
+                    continue;
+                }
+                if let Ok(found) = FileLane::resume(&file.path, trail) {
+                    return Ok(found);
+                }
+            }
+        }
+        if missing {
+            let position = trail.next;
+            return Err(FileLaneError::Missing { path, position });
+        }
+        Err(error)
+    }
+}
+
+impl Lane {
+    /// Reads on; a file that another one has replaced goes on in that if it is the same, only longer.
+    fn fill(
+        &mut self,
+        trail: &LaneTrail,
+        block: &mut Block,
+        max_bytes: usize,
+    ) -> Result<usize, FileLaneError> {
+        let read = self.file.read(block, max_bytes);
+        if let Err(error) = self.file.settle_doubt(trail) {
+            // What was read just now may be of what has changed.
+            block.clear();
+            return Err(error);
+        }
+        match read {
+            Err(FileLaneError::Replaced { path, .. }) if block.is_empty() => {
+                self.file = FileLane::resume(&path, trail)?;
+                self.file.read(block, max_bytes)
+            }
+            // Its turn comes again.
+            Err(FileLaneError::Replaced { .. }) => Ok(block.len()),
+            read => read,
+        }
     }
 
-    fn lane(&mut self, lane: usize) -> Result<&mut FileLane, SourceError> {
-        let missing = || SourceError::Unavailable(format!("lane number {lane} is not open"));
-        self.lanes.get_mut(lane).ok_or_else(missing)
+    /// Looks for a file that has left its name: under which one it goes on, or whether it is gone.
+    fn follow(&mut self, source: &FilesSource) {
+        if !self.file.away {
+            self.gone = false;
+            return;
+        }
+        if self.searched.is_some_and(|at| at.elapsed() < SEARCH) {
+            return;
+        }
+        self.searched = Some(Instant::now());
+        // A directory that cannot be listed says nothing, and an empty one may be a disk that is not there.
+        let files = list(&source.path).unwrap_or_default();
+        let is_it = |file: &&super::Listed| file.id == self.file.id;
+        if let Some(found) = files.iter().find(is_it) {
+            let (lane, now) = (&self.name, found.path.display().to_string());
+            tracing::info!(lane, now, "file was renamed; it is read on");
+            self.file.path.clone_from(&found.path);
+        }
+        self.gone = files
+            .iter()
+            .any(|file| matches_pattern(&source.pattern, &file.name));
     }
 }
 
 impl SourceReader for FilesReader {
-    fn lanes(&mut self) -> Result<Vec<String>, SourceError> {
-        let files = list_files(&self.source.path, &self.source.pattern)
-            .map_err(|error| SourceError::Unavailable(error.to_string()))?;
-        let names = files.iter().filter_map(|file| file.file_name());
-        Ok(names
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect())
-    }
-
-    fn start(&mut self, _lane: &str) -> Result<i64, SourceError> {
-        Ok(0)
-    }
-
-    fn open(&mut self, lane: &str, offset: i64) -> Result<usize, SourceError> {
-        let from = u64::try_from(offset).map_err(|_| SourceError::Lane {
-            lane: lane.to_owned(),
-            message: format!("offset {offset} is negative"),
-        })?;
-        let opened = FileLane::open(&self.path_of(lane), from).map_err(|e| fault(lane, e))?;
-        self.lanes.push(opened);
+    fn open(&mut self, trail: &LaneTrail, names: &[&str]) -> Result<usize, SourceError> {
+        let file = self.find(trail, names).map_err(|e| fault(&trail.name, e))?;
+        self.lanes.push(Some(Lane {
+            name: trail.name.clone(),
+            file,
+            searched: None,
+            gone: false,
+        }));
         Ok(self.lanes.len() - 1)
+    }
+
+    fn close(&mut self, lane: usize) {
+        if let Some(lane) = self.lanes.get_mut(lane) {
+            *lane = None;
+        }
     }
 
     fn fill(
         &mut self,
         lane: usize,
+        trail: &LaneTrail,
         block: &mut Block,
         max_bytes: usize,
     ) -> Result<usize, SourceError> {
-        let lane = self.lane(lane)?;
-        let read = lane.read(block, max_bytes);
-        let read = read.map_err(|error| fault(&label(lane), error))?;
+        let Some(Some(lane)) = self.lanes.get_mut(lane) else {
+            let reason = format!("lane {} is not open", trail.name);
+            return Err(SourceError::Unavailable(reason));
+        };
+        let read = lane.fill(trail, block, max_bytes);
+        let read = read.map_err(|error| fault(&trail.name, error))?;
+        lane.follow(&self.source);
         if read > 0 {
             self.read = Instant::now();
         }
         Ok(read)
     }
 
-    fn wait(&mut self, timeout: Duration) {
-        let deadline = Instant::now() + timeout;
-        let interval = match self.read.elapsed() < QUIET {
+    fn pause(&mut self) -> Duration {
+        let mut open = self.lanes.iter().flatten();
+        match self.read.elapsed() < QUIET {
+            _ if open.any(|lane| lane.file.has_more()) => Duration::ZERO,
             true => LOOK_INTERVAL,
             false => LOOK_INTERVAL_QUIET,
-        };
-        while !self.lanes.iter().any(FileLane::has_more) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.signal.wait(left.min(interval)) {
-                return;
-            }
         }
     }
 
     fn at_end(&mut self, lane: usize) -> Option<i64> {
-        let lane = self.lanes.get(lane)?;
+        let lane = self.lanes.get(lane)?.as_ref()?;
+        let seen = !lane.file.away || lane.gone;
         // An unfinished line is not there yet: the end is where it starts.
-        lane.is_read()
-            .then(|| i64::try_from(lane.position()).ok())
+        (seen && lane.file.is_read())
+            .then(|| i64::try_from(lane.file.position()).ok())
             .flatten()
     }
-}
 
-fn label(lane: &FileLane) -> String {
-    lane.path()
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+    fn file(&self, lane: usize) -> Option<OpenFile> {
+        self.lanes.get(lane)?.as_ref()?.file.open_file()
+    }
 }
 
 fn fault(lane: &str, error: FileLaneError) -> SourceError {
     match error {
-        FileLaneError::Io { .. } => SourceError::Unavailable(error.to_string()),
+        FileLaneError::Io { .. }
+        | FileLaneError::Missing { .. }
+        | FileLaneError::NotWhole { .. } => SourceError::Unavailable(error.to_string()),
         FileLaneError::Truncated { .. }
-        | FileLaneError::Rotated { .. }
-        | FileLaneError::NotALineStart { .. } => SourceError::Lane {
+        | FileLaneError::Rewritten { .. }
+        | FileLaneError::Replaced { .. } => SourceError::Lane {
             lane: lane.to_owned(),
             message: error.to_string(),
         },
@@ -130,66 +201,4 @@ fn fault(lane: &str, error: FileLaneError) -> SourceError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    fn reader(dir: &std::path::Path) -> FilesReader {
-        let (path, dir) = (dir.to_owned(), "d".to_owned());
-        let pattern = "*.ndjson".to_owned();
-        FilesReader::new(FilesSource { dir, pattern, path }, Arc::default())
-    }
-
-    fn poll(reader: &mut FilesReader, lane: usize) -> Result<Vec<(i64, i64)>, SourceError> {
-        let mut block = Block::default();
-        let count = reader.fill(lane, &mut block, 1 << 20)?;
-        assert_eq!(count, block.len());
-        let found = block.records();
-        Ok(found.map(|record| (record.offset, record.next)).collect())
-    }
-
-    #[test]
-    fn a_directory_is_read_lane_by_lane() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("b.ndjson"), "{}\n{}\n{").unwrap();
-        std::fs::write(dir.path().join("a.ndjson"), "").unwrap();
-        let mut reader = reader(dir.path());
-        assert_eq!(reader.lanes().unwrap(), ["a.ndjson", "b.ndjson"]);
-        let lane = reader.open("b.ndjson", 0).unwrap();
-        assert_eq!(reader.at_end(lane), None, "nothing was handed over yet");
-        assert_eq!(poll(&mut reader, lane).unwrap(), [(0, 3), (3, 6)]);
-        assert_eq!(
-            reader.at_end(lane),
-            Some(6),
-            "an unfinished line is not there yet"
-        );
-        let mut file = std::fs::File::options()
-            .append(true)
-            .open(dir.path().join("b.ndjson"))
-            .unwrap();
-        file.write_all(b"}\n").unwrap();
-        assert_eq!(reader.at_end(lane), None);
-        assert_eq!(poll(&mut reader, lane).unwrap(), [(6, 9)]);
-        let again = reader.open("b.ndjson", 3).unwrap();
-        assert_eq!(poll(&mut reader, again).unwrap(), [(3, 6), (6, 9)]);
-    }
-
-    #[test]
-    fn a_faulty_lane_stops_its_feed_and_a_missing_directory_is_tried_again() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.ndjson"), "{}\n").unwrap();
-        let mut files = reader(dir.path());
-        assert!(matches!(
-            files.open("a.ndjson", 10),
-            Err(SourceError::Lane { .. })
-        ));
-        assert!(matches!(
-            files.open("none.ndjson", 0),
-            Err(SourceError::Unavailable(_))
-        ));
-        let mut missing = reader(&dir.path().join("none"));
-        assert!(matches!(missing.lanes(), Err(SourceError::Unavailable(_))));
-    }
-}
+mod tests;

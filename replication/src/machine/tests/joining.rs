@@ -10,6 +10,7 @@ fn create_feed(source: &str, lanes: &[(&str, i64)]) -> Command {
         source: 0,
         name: name.to_owned(),
         start,
+        identity: String::new(),
     };
     Command::CreateFeed(CreateFeed {
         term: 1,
@@ -131,4 +132,35 @@ fn feeds_that_have_not_taken_in_the_same_stay_apart() {
         create_feed("t", &[("0", 0), ("1", 0)]),
         younger_tick(20, 99, &[(0, 20), (1, 30)]),
     );
+}
+
+#[test]
+fn feeds_join_though_the_younger_lacks_lanes_that_are_retired() {
+    let mut machine = feed_of_two();
+    machine.apply(6, 1, &create_pipeline(ELDER, "a"));
+    machine.apply(7, 1, &tick_at_end(5, &[(0, 20), (1, 30)], &[0]));
+    machine.apply(20, 1, &create_feed("s", &[("1", 0)]));
+    machine.apply(21, 1, &create_pipeline(YOUNGER, "b"));
+    machine.apply(22, 1, &younger_tick(20, 99, &[(0, 30)]));
+    let apart = machine.apply(23, 1, &join(YOUNGER, ELDER, 22, 7));
+    assert_eq!(apart, Effect::Void(Void::Apart));
+    machine.apply(24, 1, &retire(7, &[0]));
+    let effect = machine.apply(25, 1, &join(YOUNGER, ELDER, 22, 24));
+    let (from, into) = (YOUNGER, ELDER);
+    assert_eq!(effect, Effect::FeedsJoined { from, into });
+}
+
+#[test]
+fn lanes_of_the_same_name_that_are_not_the_same_keep_their_feeds_apart() {
+    let mut machine = feed_of_two();
+    machine.apply(6, 1, &create_pipeline(ELDER, "a"));
+    machine.apply(7, 1, &tick(1, 5, 100, &[(0, 20), (1, 30)]));
+    let Command::CreateFeed(mut create) = create_feed("s", &[("0", 0), ("1", 0)]) else {
+        unreachable!("it creates a feed")
+    };
+    create.lanes[0].identity = "another".to_owned();
+    machine.apply(20, 1, &Command::CreateFeed(create));
+    machine.apply(22, 1, &younger_tick(20, 99, &[(0, 20), (1, 30)]));
+    let effect = machine.apply(23, 1, &join(YOUNGER, ELDER, 22, 7));
+    assert_eq!(effect, Effect::Void(Void::Apart));
 }

@@ -1,9 +1,5 @@
 //! Makes sure that a sink's topics are there and fit.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
@@ -13,6 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::config::KafkaSinkConfig;
 use super::error::SinkError;
+use crate::kafka::block_on;
 use crate::kafka::context::ClientEvents;
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -190,30 +187,5 @@ fn refusal(topic: &str, reason: &str) -> SinkError {
     SinkError::Topic {
         topic: topic.to_owned(),
         reason: reason.to_owned(),
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Waits for a future on this thread, which belongs to no runtime; `None` when the deadline has passed.
-fn block_on<T>(future: impl Future<Output = T>, deadline: Instant) -> Option<T> {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return Some(value);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return None;
-        }
-        std::thread::park_timeout(left);
     }
 }
