@@ -88,7 +88,12 @@ impl SourceFetcher {
     /// Adds a lane; its buffer fills from now on, unless the lane is retired.
     pub fn add_lane(&self, trail: LaneTrail, retired: bool) -> Arc<LaneBuffer> {
         let room = LaneRoom::new(&self.read_ahead, Arc::clone(&self.shared.signal));
-        let buffer = Arc::new(LaneBuffer::new(room, trail.next));
+        let buffer = Arc::new(LaneBuffer::after(
+            room,
+            trail.next,
+            trail.fingerprint,
+            trail.marks,
+        ));
         let name = trail.name.clone();
         self.change(Change::Add(trail, Arc::clone(&buffer)));
         if retired {

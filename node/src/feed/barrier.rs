@@ -93,7 +93,10 @@ mod tests {
 
     #[test]
     fn a_fault_stays_whatever_comes_after_it() {
-        let fault = TakeError::OtherRecords { from: 1, to: 2 };
+        let fault = TakeError::OutOfStep {
+            from: 1,
+            taken_to: 2,
+        };
         let mut barrier = Barrier::default();
         barrier.begin([0, 1]);
         assert!(barrier.arrive(1, Err(fault.clone())));

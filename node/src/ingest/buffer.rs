@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use unisono_replication::machine::Marks;
 
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
@@ -42,8 +43,13 @@ struct State {
     /// Where the lane ends, and when that was known.
     at_end: Option<(i64, Instant)>,
     fault: Option<String>,
-    /// Other records were agreed than those in hand.
+    /// Other records were agreed than those that were in hand, which were dropped.
     disputes: bool,
+    /// The reader is to read the lane again from where it was taken in, for this reason.
+    again: Option<String>,
+    /// The fingerprint of all that was taken, and of some cuts before.
+    fingerprint: u64,
+    marks: Marks,
     /// Who waits for the next record to arrive.
     waiting: Option<Arc<Notify>>,
 }
@@ -82,12 +88,6 @@ pub enum TakeError {
          restart this node, and report it"
     )]
     OutOfStep { from: i64, taken_to: i64 },
-    /// This replica read other records than the leader: stop the feed before they are taken in.
-    #[error(
-        "offsets {from} to {to} hold other records here than on the leader: the lane was truncated, recreated or \
-         rewritten; restore it, or wipe this replica's data directory so that it takes a peer's state"
-    )]
-    OtherRecords { from: i64, to: i64 },
 }
 
 /// Records of one block: its memory is used again when the last part of it is dropped.
@@ -105,9 +105,15 @@ impl fmt::Debug for LaneBuffer {
 }
 
 impl LaneBuffer {
-    /// A buffer within `room`, of a lane that is taken in up to `from`.
+    /// A buffer within `room`, of a lane that begins at `from`.
     #[must_use]
     pub fn new(room: Arc<LaneRoom>, from: i64) -> Self {
+        Self::after(room, from, 0, Marks::new(from))
+    }
+
+    /// A buffer within `room`, of a lane that is taken in up to `from`; all below has this fingerprint.
+    #[must_use]
+    pub fn after(room: Arc<LaneRoom>, from: i64, fingerprint: u64, marks: Marks) -> Self {
         let state = State {
             blocks: VecDeque::new(),
             weight: 0,
@@ -119,6 +125,9 @@ impl LaneBuffer {
             at_end: None,
             fault: None,
             disputes: false,
+            again: None,
+            fingerprint,
+            marks,
             waiting: None,
         };
         Self {
@@ -162,6 +171,10 @@ impl LaneBuffer {
             return Some(block);
         };
         let mut state = self.lock();
+        if state.again.is_some() {
+            // It does not follow on what is here.
+            return Some(block);
+        }
         let weight = block.weight();
         let before = state.weight;
         state.weight += weight as u64;
@@ -238,7 +251,9 @@ impl LaneBuffer {
     /// Why the lane cannot be read at the moment, if so.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
-        self.lock().fault.clone()
+        let state = self.lock();
+        let disputed = || state.disputes.then(|| DISPUTED.to_owned());
+        state.fault.clone().or_else(disputed)
     }
 
     /// The furthest cut above `from` of records that weigh at most `max_bytes` (one record may weigh more): what a leader
@@ -294,6 +309,20 @@ impl LaneBuffer {
         self.lock().fingerprint_at(cut)
     }
 
+    /// Has the lane read again from where it was taken in: what is in hand is not what the other replicas hold.
+    pub fn read_again(&self, reason: &str) {
+        self.lock().drop_read(reason.to_owned());
+        self.room.feed();
+    }
+
+    /// Where the reader is to begin anew, with the fingerprint and the marks there, and why; once.
+    #[must_use]
+    pub fn take_again(&self) -> Option<(i64, u64, Marks, String)> {
+        let mut state = self.lock();
+        let reason = state.again.take()?;
+        Some((state.taken_to, state.fingerprint, state.marks, reason))
+    }
+
     /// Whether other records were agreed than those in hand.
     #[must_use]
     pub fn disputes(&self) -> bool {
@@ -341,14 +370,40 @@ impl LaneBuffer {
         }
         state.disputes = state.fingerprint_at(to) != Some(fingerprint);
         if state.disputes {
-            return Err(TakeError::OtherRecords { from, to });
+            // They may be right next time: a file that is being restored, a memory that failed once.
+            state.drop_read(other_records(from, to));
+            state.wanted = state.wanted.max(to);
+            state.awaited = true;
+            self.room.feed();
+            return Err(TakeError::NotYet);
         }
         state.taken_to = to;
+        state.fingerprint = fingerprint;
+        state.marks.pass(to, fingerprint);
         Ok(state.take(from, to))
     }
 }
 
+const DISPUTED: &str =
+    "other records were agreed than those that are read here; they are read again and again";
+
+/// What is said where this replica read other records than were agreed.
+fn other_records(from: i64, to: i64) -> String {
+    format!(
+        "offsets {from} to {to} hold other records here than were agreed: the lane was truncated, recreated or rewritten, or \
+         read wrongly; it is read again and again, and goes on when it is restored"
+    )
+}
+
 impl State {
+    /// Forgets what was read and not taken.
+    fn drop_read(&mut self, reason: String) {
+        self.blocks.clear();
+        self.delivered_to = self.taken_to;
+        self.at_end = None;
+        self.again = Some(reason);
+    }
+
     /// Puts a small block's records into the last block, if nobody has a part of that and it is not full.
     fn joins_last(&mut self, block: &Block, next: i64) -> bool {
         let weight = block.weight();

@@ -264,6 +264,7 @@ impl Reading {
         let mut wait = Some(WAIT);
         for turn in 0..self.order.len() {
             let index = self.order[turn];
+            self.begin_again(index);
             match self.fill(index) {
                 Ok(Turn::Read | Turn::Checked) => wait = None,
                 Ok(Turn::NoRoom) => wait = wait.map(|_| WAIT_FOR_ROOM),
@@ -275,6 +276,17 @@ impl Reading {
             }
         }
         wait
+    }
+
+    /// If the others hold other records of the lane: what was read beyond the agreed cut is read again, after a rest.
+    fn begin_again(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        let Some((next, fingerprint, marks, message)) = lane.buffer.take_again() else {
+            return;
+        };
+        (lane.trail.next, lane.trail.fingerprint, lane.trail.marks) = (next, fingerprint, marks);
+        let lane = lane.trail.name.clone();
+        self.fail(index, &SourceError::Lane { lane, message });
     }
 
     fn fill(&mut self, index: usize) -> Result<Turn, SourceError> {

@@ -11,6 +11,7 @@ use unisono_replication::tick::InHand;
 use super::what_is_in_hand;
 use crate::core::{Agreed, Core};
 use crate::feed::Feed;
+use crate::ingest::LaneBuffer;
 use crate::lead::{Confirmed, FeedQuestion, Heard, LaneQuestion, Lines, Question, Sent};
 use crate::threads::lock;
 
@@ -24,6 +25,8 @@ const ALL: Duration = Duration::from_millis(200);
 pub(super) const AGAIN: Duration = Duration::from_millis(3);
 /// A leader that was outvoted hands over, and not again for so long.
 const COOL_DOWN: Duration = Duration::from_secs(5);
+const OUTVOTED: &str =
+    "two other replicas hold the same records of it and this one other ones: it is read again";
 
 /// The leader's lines, and what it noticed.
 pub(super) struct Confirming {
@@ -144,6 +147,9 @@ impl Confirming {
             return;
         }
         self.handed_over = Some(Instant::now());
+        if let Some(buffer) = lane_of(core, feed, lane) {
+            buffer.read_again(OUTVOTED);
+        }
         core.counters.disagreements.fetch_add(1, Ordering::Relaxed);
         tracing::error!(
             feed = feed.0,
@@ -164,6 +170,12 @@ fn begin(core: &Core, term: u64) {
         .into_iter()
         .filter(|&number| number != view.number);
     lock(&core.seconds).begin(term, others);
+}
+
+fn lane_of(core: &Core, feed: FeedId, lane: u32) -> Option<Arc<LaneBuffer>> {
+    let agreed = core.agreed();
+    let lanes = agreed.feeds.get(&feed)?.lanes();
+    lanes.get(lane as usize).cloned()
 }
 
 fn note(core: &Core, heard: &Heard) {

@@ -91,21 +91,45 @@ fn a_block_is_taken_in_parts_each_record_once() {
 }
 
 #[test]
-fn other_records_under_the_same_offsets_are_refused_and_stay() {
-    let (buffer, fingerprints) = filled(&[0, 1, 2], 10, 3);
-    let other = buffer.take(0, 2, fingerprints[1] ^ 1);
-    assert_eq!(
-        other.unwrap_err(),
-        TakeError::OtherRecords { from: 0, to: 2 }
+fn other_records_under_the_same_offsets_are_dropped_and_read_again() {
+    let (buffer, fingerprints) = filled(&[0, 1, 2, 3], 10, 4);
+    buffer.take(0, 1, fingerprints[0]).unwrap();
+    let other = buffer.take(1, 3, fingerprints[2] ^ 1);
+    assert_eq!(other.unwrap_err(), TakeError::NotYet);
+    assert!(buffer.disputes() && buffer.fault().is_some());
+    assert_eq!(buffer.level(), (0, 1));
+    // What the reader had under way does not follow on what is here.
+    let mut late = Block::default();
+    late.push(4, 5, None, Some(b"late"));
+    assert!(buffer.push(late).is_some());
+    let (from, fingerprint, marks, reason) = buffer.take_again().unwrap();
+    assert_eq!((from, fingerprint), (1, fingerprints[0]));
+    assert_eq!(marks.last.offset, 1);
+    assert!(
+        reason.contains("offsets 1 to 3 hold other records"),
+        "{reason}"
     );
-    assert_eq!(buffer.level().0, weight(3, 10));
-    // A record that the leader had just below the cut is missing here: a hole that should not be one.
+    assert!(buffer.take_again().is_none());
+    // The right ones this time.
+    let mut right = Block::default();
+    for offset in 1..4 {
+        right.push(offset, offset + 1, None, Some(&[b'x'; 10]));
+    }
+    right.seal(fingerprint);
+    let agreed = right.heads()[1].fingerprint;
+    buffer.push(right);
+    let parts = buffer.take(1, 3, agreed).unwrap();
+    assert_eq!(offsets(&parts), [1, 2]);
+    assert!(!buffer.disputes() && buffer.fault().is_none());
+}
+
+#[test]
+fn a_hole_that_should_not_be_one_is_no_agreement() {
+    // A record that the leader had just below the cut is missing here.
     let (buffer, fingerprints) = filled(&[0, 2], 10, 3);
     let hole = buffer.take(0, 2, fingerprints[0]);
-    assert_eq!(
-        hole.unwrap_err(),
-        TakeError::OtherRecords { from: 0, to: 2 }
-    );
+    assert_eq!(hole.unwrap_err(), TakeError::NotYet);
+    assert!(buffer.disputes());
 }
 
 #[test]
