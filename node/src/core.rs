@@ -14,11 +14,11 @@ use unisono_replication::{Position, Replica};
 
 use crate::agreement::{self, FileDefinition};
 use crate::config::NodeConfig;
+use crate::confirm::Seconds;
 use crate::definition::PipelineDefinition;
 use crate::feed::{Feed, Hooks};
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
-use crate::lead::Seconds;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
 

@@ -6,6 +6,7 @@ mod backfill;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
+pub mod confirm;
 pub mod core;
 pub mod decode;
 pub mod definition;

@@ -17,10 +17,10 @@ use unisono_replication::tick::{
     InHand, LastTick, Metronome, clock_ms, median_clock_ms, next_agreed_ms,
 };
 
+use crate::confirm::{Confirmed, FeedQuestion};
 use crate::core::{Agreed, Authority, Core};
 use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
-use crate::lead::{Confirmed, FeedQuestion};
 use crate::threads::{Role, lock, test_panic};
 use confirm::Confirming;
 use creation::Creation;

@@ -146,6 +146,10 @@ roles! {
         "the node's runtime: the tasks below, and blocking calls such as HTTP queries";
         blocks on "its blocking threads on the results log, a source's list of lanes, the agreed state's lock";
         panic: "as for the task".
+    Lines Task "lines":
+        "one a peer, of the proposer and of each sink: asks the peer what it holds and has computed";
+        blocks on "the peer's answer";
+        panic: "the next leader asks".
     Sinks Task "sinks":
         "starts a thread for each agreed sink";
         blocks on "news of the agreed state";

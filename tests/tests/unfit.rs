@@ -1,5 +1,7 @@
 //! Leaders that live and are unfit: one that reads another record than the others, and one whose agreed time is old.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use unisono_engine::row::Seq;
 use unisono_replication::Reply;
 
-use super::question::{
+use crate::confirm::{
     Answer, FeedAnswer, FeedQuestion, FeedState, LaneAnswer, LaneQuestion, Question, RowsAnswer,
     RowsQuestion, decode, encode,
 };

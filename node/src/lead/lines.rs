@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use unisono_replication::{Line, Replica};
 
-use super::question::{Answer, Question, decode, encode};
+use crate::confirm::{Answer, Question, decode, encode};
+use crate::threads::{Role, spawn_task};
 
 /// How long an answer may take.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -48,7 +50,8 @@ impl Lines {
         let open = |number: u16| {
             let (questions, receiver) = unbounded_channel();
             let line = replica.line(number)?;
-            tokio::spawn(ask(number, line, receiver, sender.clone()));
+            let asks = ask(number, line, receiver, sender.clone());
+            spawn_task(Role::Lines, &Handle::current(), asks);
             Some((number, questions))
         };
         let lines: BTreeMap<_, _> = numbers.into_iter().filter_map(open).collect();

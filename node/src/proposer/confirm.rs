@@ -9,10 +9,11 @@ use unisono_replication::machine;
 use unisono_replication::tick::InHand;
 
 use super::what_is_in_hand;
+use crate::confirm::{Confirmed, FeedQuestion, LaneQuestion, Question};
 use crate::core::{Agreed, Core};
 use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
-use crate::lead::{Confirmed, FeedQuestion, Heard, LaneQuestion, Lines, Question, Sent};
+use crate::lead::{Heard, Lines, Sent};
 use crate::threads::lock;
 
 /// How long the answers to one question are waited for; later ones count for the next tick.

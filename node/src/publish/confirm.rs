@@ -9,9 +9,10 @@ use tokio::runtime::Handle;
 use unisono_engine::row::{Seq, StreamId};
 use unisono_replication::command::FeedId;
 
+use crate::confirm::{Question, RowsAnswer, RowsQuestion};
 use crate::core::Core;
 use crate::ids::key_of;
-use crate::lead::{Heard, Lines, Question, RowsAnswer, RowsQuestion, Sent};
+use crate::lead::{Heard, Lines, Sent};
 use crate::threads::lock;
 
 /// How long after an answer that did not help the question is asked again.
