@@ -28,7 +28,7 @@ struct Apart {
 }
 
 impl Apart {
-    async fn start(max_future: &str) -> Result<Self> {
+    async fn start(max_future: &str, idle: &str) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         for number in 1..=3 {
             std::fs::create_dir_all(folder(dir.path(), number))?;
@@ -39,7 +39,7 @@ impl Apart {
             dir: dir.path().to_owned(),
             nodes: 3,
             checkpoint_interval: None,
-            streams: streams(max_future),
+            streams: streams(max_future, idle),
             pipeline: PIPELINE.to_owned(),
         };
         let mut cluster = Cluster::start_setup(&setup)?;
@@ -53,9 +53,14 @@ impl Apart {
 
     /// The same line to all, or another one to `wrong`.
     fn append(&mut self, wrong: Option<u16>) -> Result<()> {
+        self.append_to("input", wrong)
+    }
+
+    fn append_to(&mut self, folder: &str, wrong: Option<u16>) -> Result<()> {
         for number in 1..=3 {
             let value = if wrong == Some(number) { 9 } else { 1 };
-            let path = folder(self.dir.path(), number).join("a.ndjson");
+            let dir = self.dir.path().join(format!("unisono-{number}"));
+            let path = dir.join(folder).join("a.ndjson");
             let mut file = OpenOptions::new().append(true).open(path)?;
             // One write: a reader sees the whole line or nothing of it.
             file.write_all(format!("{{\"at\":{},\"v\":{value}}}\n", self.next_ms).as_bytes())?;
@@ -110,7 +115,7 @@ fn folder(dir: &Path, number: u16) -> PathBuf {
     dir.join(format!("unisono-{number}/input"))
 }
 
-fn streams(max_future: &str) -> String {
+fn streams(max_future: &str, idle: &str) -> String {
     format!(
         r#"[[source]]
 name = "events"
@@ -122,7 +127,7 @@ sink = "builtin"
 time = {{ field = "at", format = "ms" }}
 max_future = "{max_future}"
 window = {{ size = "1s" }}
-close = {{ lag = "0s", idle = "1h" }}
+close = {{ lag = "0s", idle = "{idle}" }}
 values = {{ events = "count()", total = "sum(v)" }}
 "#
     )
@@ -141,7 +146,7 @@ fn all_right(rows: &[Value]) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_reads_one_wrong_record_gives_the_lead_away_and_no_row_is_wrong() {
-    let mut apart = Apart::start("1h").await.unwrap();
+    let mut apart = Apart::start("1h", "1h").await.unwrap();
     apart.append_seconds(3).unwrap();
     let wrong = apart.cluster.wait_leader().await.unwrap();
     let other = wrong % 3 + 1;
@@ -160,7 +165,7 @@ async fn a_leader_that_reads_one_wrong_record_gives_the_lead_away_and_no_row_is_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_outage_of_all_longer_than_max_future_no_record_is_a_dead_letter() {
-    let mut apart = Apart::start("2s").await.unwrap();
+    let mut apart = Apart::start("2s", "1h").await.unwrap();
     apart.append_seconds(3).unwrap();
     apart.rows(1, 2).await.unwrap();
     apart.cluster.kill_all().unwrap();
@@ -172,5 +177,30 @@ async fn after_an_outage_of_all_longer_than_max_future_no_record_is_a_dead_lette
     apart.next_ms = (now_s().unwrap() - 5) * 1000;
     apart.append_seconds(5).unwrap();
     all_right(&apart.rows(1, 7).await.unwrap()).unwrap();
+    assert_eq!(apart.dead_letters(1).await.unwrap(), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_while_nobody_can_read_is_not_late_though_the_lane_was_idle() {
+    let mut apart = Apart::start("1h", "1s").await.unwrap();
+    apart.append_seconds(3).unwrap();
+    // The last of them is closed by silence alone.
+    apart.rows(1, 3).await.unwrap();
+    let (input, away) = ("input", "away");
+    let moved = |apart: &Apart, from: &str, to: &str| {
+        for number in 1..=3 {
+            let folder = apart.dir.path().join(format!("unisono-{number}"));
+            std::fs::rename(folder.join(from), folder.join(to)).unwrap();
+        }
+    };
+    moved(&apart, input, away);
+    // The outage itself: longer than the lane may be quiet, and than evidence counts.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    apart.next_ms = (now_s().unwrap() - 3) * 1000;
+    for _ in 0..2 * A_SECOND {
+        apart.append_to(away, None).unwrap();
+    }
+    moved(&apart, away, input);
+    all_right(&apart.rows(1, 5).await.unwrap()).unwrap();
     assert_eq!(apart.dead_letters(1).await.unwrap(), json!([]));
 }

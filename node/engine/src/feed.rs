@@ -19,6 +19,9 @@ use crate::watermark::{self, LaneView};
 /// Most time that one tick adds to a lane's quiet time, in milliseconds: ticks come at least twice
 /// a second, so a longer gap is time in which nobody looked.
 const MOST_QUIET_PER_TICK_MS: i64 = 1000;
+/// A lane of which nobody has seen the end for so much agreed time, in milliseconds, begins its quiet
+/// time anew: an outage is no silence.
+const BLIND_MS: i64 = 1000;
 
 /// A lane as all pipelines of the feed see it.
 #[derive(Clone, Debug)]
@@ -27,6 +30,9 @@ pub(crate) struct FeedLane {
     /// Agreed time that passed, in milliseconds, while the lane was seen at its end and gave
     /// nothing.
     pub(crate) quiet_ms: i64,
+    /// Agreed time that passed, in milliseconds, since its end was last seen; 0 where the last tick
+    /// saw it.
+    pub(crate) blind_ms: i64,
     /// It has come to its end for good.
     pub(crate) retired: bool,
 }
@@ -86,6 +92,7 @@ impl FeedEngine {
         self.lanes.push(FeedLane {
             label,
             quiet_ms: 0,
+            blind_ms: 0,
             retired: false,
         });
         for pipeline in &mut self.pipelines {
@@ -149,7 +156,7 @@ impl FeedEngine {
     }
 
     /// Only a lane that is known to be at its end is quiet: time without that evidence counts for
-    /// nothing.
+    /// nothing, and much of it ends the quiet.
     fn pass_time(&mut self, lanes: &mut [&mut LaneEngine], end: TickEnd<'_>) {
         let passed = self
             .previous_agreed
@@ -160,10 +167,18 @@ impl FeedEngine {
             });
         self.previous_agreed = end.agreed;
         for (at, (lane, engine)) in (0..).zip(self.lanes.iter_mut().zip(lanes)) {
+            let at_end = end.at_end.contains(&LaneId(at));
             if engine.take_took_record() {
                 lane.quiet_ms = 0;
-            } else if end.at_end.contains(&LaneId(at)) {
+            } else if at_end {
                 lane.quiet_ms = lane.quiet_ms.saturating_add(passed);
+            }
+            lane.blind_ms = match at_end {
+                true => 0,
+                false => lane.blind_ms.saturating_add(passed.max(1)),
+            };
+            if lane.blind_ms >= BLIND_MS {
+                lane.quiet_ms = 0;
             }
         }
     }
@@ -232,7 +247,8 @@ fn feed_watermark(
         .filter(|(lane, _)| !lane.retired)
         .map(|(lane, report)| LaneView {
             watermark: report.watermark,
-            idle: idle_ms.is_some_and(|idle| lane.quiet_ms >= idle.max(1)),
+            // Without evidence at this very tick it may have records by now.
+            idle: idle_ms.is_some_and(|idle| lane.blind_ms == 0 && lane.quiet_ms >= idle.max(1)),
         });
     watermark::of_feed(views, agreed, close)
 }

@@ -95,6 +95,7 @@ impl FeedSnapshot {
         for lane in &self.lanes {
             out.slice(lane.label.as_bytes());
             out.signed(lane.quiet_ms);
+            out.signed(lane.blind_ms);
             out.unsigned(u64::from(lane.retired));
         }
         out.length(self.pipelines.len());
@@ -157,7 +158,7 @@ impl FeedEngine {
             let label = std::str::from_utf8(input.slice()?);
             let label = label.map_err(|_| Fault::Damaged("a lane's label is damaged"))?;
             let label = label.to_owned();
-            let quiet_ms = input.signed()?;
+            let (quiet_ms, blind_ms) = (input.signed()?, input.signed()?);
             let retired = match input.unsigned()? {
                 0 => false,
                 1 => true,
@@ -166,6 +167,7 @@ impl FeedEngine {
             self.lanes.push(FeedLane {
                 label,
                 quiet_ms,
+                blind_ms,
                 retired,
             });
         }

@@ -104,6 +104,34 @@ fn a_retired_lane_holds_nothing_and_what_it_took_in_stays() {
 }
 
 #[test]
+fn an_idle_lane_is_idle_only_while_somebody_sees_its_end() {
+    // Idle after five seconds, and the window's end is reached by agreed time.
+    let idle_by_8 = "p0@1=1 tick@2 tick@3:p0 tick@4:p0 tick@5:p0 tick@6:p0 tick@7:p0 tick@8:p0 ";
+    let closed = "[0,10) n=1 sum=1";
+    check(
+        idle(plain(), 5),
+        &format!("{idle_by_8} tick@9:p0 tick@10:p0"),
+        closed,
+    );
+    // Nobody sees it: the window waits, and goes on at once if that was short.
+    check(
+        idle(plain(), 5),
+        &format!("{idle_by_8} tick@9:p0 tick@10"),
+        "",
+    );
+    let short = format!("{idle_by_8} tick@9:p0 tick@9 tick@10:p0");
+    check(idle(plain(), 5), &short, closed);
+    // An outage: what was written meanwhile is not late when it can be read.
+    let outage = format!("{idle_by_8} tick@9 tick@10 tick@11 tick@12:p0");
+    check(idle(plain(), 5), &outage, "");
+    let read = format!("{outage} p0@2=1 p0@9=1 p0@12=1 tick@13");
+    check(idle(plain(), 5), &read, "[0,10) n=3 sum=3");
+    let still = format!("{outage} tick@13:p0 tick@14:p0 tick@15:p0");
+    check(idle(plain(), 5), &still, "");
+    check(idle(plain(), 5), &format!("{still} tick@16:p0"), closed);
+}
+
+#[test]
 fn time_without_evidence_closes_nothing() {
     let spec = || idle(plain(), 5);
     let start = "p0@1=1 tick@2 ";
