@@ -2,13 +2,13 @@
 //! (voluntary context switches), for each replica and each of its threads. Input are files; a feeder appends lines.
 //!
 //! `cargo bench -p unisono-tests --bench idle`; `UNISONO_BENCH_SECONDS` (default 10) is how long each figure is measured,
-//! `UNISONO_BENCH_BINARY` another program to measure.
+//! `UNISONO` another program to measure.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use unisono_chaos::cluster::{Cluster, Setup};
-use unisono_tests::unisono_binary;
+use unisono_tests::bench::program;
 
 const NODES: u16 = 3;
 const FILES: u32 = 3;
@@ -32,8 +32,8 @@ async fn main() -> Result<()> {
         Err(_) => 10,
     };
     let time = Duration::from_secs(seconds);
-    let binary = std::env::var_os("UNISONO_BENCH_BINARY");
-    let binary = binary.map_or_else(unisono_binary, PathBuf::from);
+    let binary = program();
+    println!("program: {}", binary.display());
     let dir = tempfile::tempdir()?;
     let input = dir.path().join("input");
     fs::create_dir(&input)?;
