@@ -104,6 +104,10 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// Checkpoints that were taken from peers.
     pub checkpoints_installed: AtomicU64,
+    /// Questions before ticks, and for how many microseconds their answers were waited for.
+    pub confirmations: AtomicU64,
+    /// See there.
+    pub confirmation_micros: AtomicU64,
     /// Ticks that this node proposed alone: no other replica's word counted.
     pub ticks_alone: AtomicU64,
     /// Rows and dead letters that this node published alone.

@@ -4,14 +4,15 @@
 mod barrier;
 mod gate;
 mod joining;
+mod queue;
 mod removing;
 mod rows;
 mod runner;
 mod setup;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,12 +31,10 @@ use crate::source::LaneTrail;
 use crate::threads::{Role, lock, spawn};
 use gate::Gate;
 use joining::Join;
+use queue::Queue;
 use removing::Remove;
 use runner::Runner;
 pub use setup::{FeedPlan, PlannedLane, SetupError};
-
-/// Ticks that may wait for a feed. Beyond that the log itself is the queue: its reader waits.
-const QUEUE: usize = 4096;
 
 /// How long a look at a feed may wait for the tick that is under way.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -51,7 +50,7 @@ pub struct Feed {
     /// Those that the lanes' decoders read from the last message sent on.
     fields: Mutex<FieldSet>,
     workers: Arc<Workers>,
-    sender: Option<SyncSender<Message>>,
+    sender: Option<Sender<Message>>,
     gate: Arc<Gate>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -62,8 +61,7 @@ pub struct Feed {
 struct Shared {
     status: Mutex<FeedStatus>,
     ticks: AtomicU64,
-    /// When the ticks that wait were handed over, the oldest first.
-    waiting: Mutex<VecDeque<Instant>>,
+    queue: Queue,
     /// Those who want to see the state after the present tick.
     looks: Mutex<Vec<SyncSender<FeedSnapshot>>>,
 }
@@ -172,7 +170,7 @@ impl Feed {
             lanes.push(fold_lane(number, engine, decoder, buffer, &workers, &gate));
         }
         let shared = Arc::new(Shared::default());
-        let (sender, receiver) = sync_channel(QUEUE);
+        let (sender, receiver) = channel();
         let runner = Runner {
             id: plan.id,
             engine: plan.engine,
@@ -230,7 +228,7 @@ impl Feed {
 
     /// Hands over an accepted tick. Waits while too many are waiting already.
     pub fn tick(&self, tick: AcceptedTick) {
-        lock(&self.shared.waiting).push_back(Instant::now());
+        self.shared.queue.enter(&tick);
         self.send(Message::Tick(tick));
     }
 
@@ -275,7 +273,7 @@ impl Feed {
     /// Since when the oldest tick waits that is not taken in; `None`: none does.
     #[must_use]
     pub fn waits_since(&self) -> Option<Instant> {
-        lock(&self.shared.waiting).front().copied()
+        self.shared.queue.since()
     }
 
     /// Whether it takes in nothing more.
@@ -294,9 +292,8 @@ impl Feed {
         }
         let (sender, receiver) = sync_channel(1);
         lock(&self.shared.looks).push(sender);
-        // A full queue is no reason to wait: whoever works it off looks after each tick.
         if let Some(sender) = &self.sender {
-            let _ = sender.try_send(Message::Look);
+            let _ = sender.send(Message::Look);
         }
         let looked = receiver.recv_timeout(LOOK_PATIENCE);
         looked.map_err(|error| match error {

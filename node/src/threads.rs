@@ -88,7 +88,7 @@ roles! {
         panic: "a restart goes on from disk".
     Driver Thread "driver":
         "reads the agreed log, applies it to the agreed state, hands ticks to feeds";
-        blocks on "a feed's full queue of ticks, reads of Raft's log, the install of a peer's checkpoint";
+        blocks on "a feed whose waiting ticks use up their memory, reads of Raft's log, the install of a peer's checkpoint";
         panic: "a restart reads the log from its checkpoint on".
     Worker Thread "worker":
         "one a core: decodes and folds the records of its lanes";

@@ -113,6 +113,7 @@ impl Runner {
     /// is kept from there on. Other feeds go on.
     fn stand_still(&self, reason: String, messages: &Receiver<Message>) {
         lock(&self.shared.status).stopped = Some(reason);
+        self.shared.queue.end();
         lock(&self.shared.looks).clear();
         while let Ok(message) = messages.recv() {
             lock(&self.shared.looks).clear();
@@ -152,7 +153,7 @@ impl Runner {
         }
         self.update_status();
         self.shared.ticks.fetch_add(1, Ordering::Relaxed);
-        lock(&self.shared.waiting).pop_front();
+        self.shared.queue.leave();
         Ok(())
     }
 

@@ -81,6 +81,7 @@ impl Confirming {
             self.asked_all = Some(sent.at);
             self.ask_until(core, &sent, None, GATHER).await;
         }
+        count(core, sent.at);
         for (replica, feed) in lock(&core.seconds).lapse(Instant::now()) {
             tracing::warn!(
                 replica,
@@ -171,6 +172,15 @@ fn begin(core: &Core, term: u64) {
         .into_iter()
         .filter(|&number| number != view.number);
     lock(&core.seconds).begin(term, others);
+}
+
+fn count(core: &Core, asked: Instant) {
+    let micros = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let counters = &core.counters;
+    counters.confirmations.fetch_add(1, Ordering::Relaxed);
+    counters
+        .confirmation_micros
+        .fetch_add(micros, Ordering::Relaxed);
 }
 
 fn lane_of(core: &Core, feed: FeedId, lane: u32) -> Option<Arc<LaneBuffer>> {

@@ -7,7 +7,7 @@ use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
 use crate::agreement;
-use crate::core::{Agreed, Core};
+use crate::core::{Agreed, Core, Counters};
 use crate::ids::key_of;
 
 /// A pipeline's counters by name.
@@ -27,6 +27,7 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
 
 pub(super) fn all(core: &Core) -> Vec<Metric> {
     let mut metrics = node(core);
+    metrics.extend(confirming(&core.counters));
     drifts(core, &mut metrics);
     let agreed = core.agreed();
     lanes(&agreed, &mut metrics);
@@ -34,12 +35,29 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics
 }
 
+fn total(name: &str, help: &str, counter: &AtomicU64) -> Metric {
+    Metric::counter(name, help, number(counter.load(Ordering::Relaxed)))
+}
+
+/// What it costs this node, while it leads, that another one confirms each tick.
+fn confirming(counters: &Counters) -> [Metric; 2] {
+    [
+        total(
+            "unisono_confirmations_total",
+            "Times this node asked others what they hold before a tick.",
+            &counters.confirmations,
+        ),
+        total(
+            "unisono_confirmation_microseconds_total",
+            "How long their answers were waited for.",
+            &counters.confirmation_micros,
+        ),
+    ]
+}
+
 fn node(core: &Core) -> Vec<Metric> {
     let view = core.replica.view().borrow().clone();
     let counters = &core.counters;
-    let total = |name: &str, help: &str, counter: &AtomicU64| {
-        Metric::counter(name, help, number(counter.load(Ordering::Relaxed)))
-    };
     let leads = if view.is_leader() { 1.0 } else { 0.0 };
     vec![
         Metric::gauge("unisono_leader", "1 if this node leads, else 0.", leads),
