@@ -142,6 +142,7 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
             function: Function::CountAll,
         }],
         max_future_ms: None,
+        group_bytes: 1024,
     };
     (fields, spec)
 }

@@ -28,11 +28,13 @@ pub enum Reason {
     NotJson,
     /// JSON, but not an object.
     NotAnObject,
+    /// The values of its group take more bytes than the pipeline allows.
+    GroupTooLarge,
 }
 
 impl Reason {
     /// All reasons, in a fixed order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Late,
         Self::Future,
         Self::BadTime,
@@ -42,6 +44,7 @@ impl Reason {
         Self::NotUtf8,
         Self::NotJson,
         Self::NotAnObject,
+        Self::GroupTooLarge,
     ];
 
     /// The name in a dead letter and in counters.
@@ -57,6 +60,7 @@ impl Reason {
             Self::NotUtf8 => "not_utf8",
             Self::NotJson => "not_json",
             Self::NotAnObject => "not_an_object",
+            Self::GroupTooLarge => "group_too_large",
         }
     }
 
@@ -126,6 +130,6 @@ mod tests {
         for (at, (reason, number)) in counts.iter().enumerate() {
             assert_eq!((reason, number), (Reason::ALL[at], at as u64 + 1));
         }
-        assert_eq!(counts.total(), 45);
+        assert_eq!(counts.total(), 55);
     }
 }

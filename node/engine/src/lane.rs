@@ -11,9 +11,9 @@ use crate::expr;
 use crate::group::dictionary::{Dictionary, Keys};
 use crate::group::push_cell;
 use crate::pane::LentPane;
-use crate::plan::{Common, Inputs, Program};
+use crate::plan::{Common, GroupKey, Inputs, Program};
 use crate::record::Record;
-use crate::spec::{Column, Expr, TimeSource, Timestamp};
+use crate::spec::{Expr, TimeSource, Timestamp};
 use crate::timestamp;
 
 mod state;
@@ -40,7 +40,8 @@ pub(crate) struct LanePipeline {
 pub(crate) struct PerRecord {
     times: Vec<Memo<TimeSource, Option<Timestamp>>>,
     filters: Vec<Memo<Expr, bool>>,
-    groups: Vec<Memo<Groups, u32>>,
+    /// `None`: its values take too many bytes.
+    groups: Vec<Memo<Groups, Option<u32>>>,
     key: Vec<u8>,
     inputs: Inputs,
 }
@@ -55,7 +56,7 @@ struct Memo<T, R> {
 /// The columns of a group, and the groups that they gave on this lane.
 #[derive(Debug)]
 struct Groups {
-    columns: Vec<Column>,
+    key: GroupKey,
     dictionary: Dictionary,
 }
 
@@ -73,9 +74,9 @@ impl PerRecord {
         let filters = common.filters.iter().skip(self.filters.len());
         self.filters.extend(filters.cloned().map(Memo::new));
         let groups = common.groups.iter().skip(self.groups.len());
-        self.groups.extend(groups.map(|columns| {
+        self.groups.extend(groups.map(|key| {
             Memo::new(Groups {
-                columns: columns.clone(),
+                key: key.clone(),
                 dictionary: Dictionary::default(),
             })
         }));
@@ -111,15 +112,15 @@ impl PerRecord {
 
     /// The number of the record's group.
     #[inline]
-    fn group(&mut self, at: usize, record: &Record<'_>) -> u32 {
+    fn group(&mut self, at: usize, record: &Record<'_>) -> Option<u32> {
         let Memo { of, result } = &mut self.groups[at];
         let key = &mut self.key;
         *result.get_or_insert_with(|| {
             key.clear();
-            for &column in &of.columns {
+            for &column in &of.key.columns {
                 push_cell(key, record.cell(column));
             }
-            of.dictionary.number(key)
+            (key.len() <= of.key.most_bytes).then(|| of.dictionary.number(key))
         })
     }
 

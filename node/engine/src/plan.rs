@@ -46,7 +46,14 @@ pub(crate) struct Program {
 pub(crate) struct Common {
     pub(crate) times: Vec<TimeSource>,
     pub(crate) filters: Vec<Expr>,
-    pub(crate) groups: Vec<Vec<Column>>,
+    pub(crate) groups: Vec<GroupKey>,
+}
+
+/// The fields of a group, and how many bytes their values may take.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GroupKey {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) most_bytes: usize,
 }
 
 fn place_of<T: PartialEq>(things: &mut Vec<T>, thing: T) -> usize {
@@ -61,7 +68,11 @@ fn place_of<T: PartialEq>(things: &mut Vec<T>, thing: T) -> usize {
 impl Common {
     /// Prepares a definition.
     pub(crate) fn program(&mut self, spec: PipelineSpec) -> Program {
-        let groups = spec.group_by.iter().map(|group| group.column).collect();
+        let columns = spec.group_by.iter().map(|group| group.column).collect();
+        let groups = GroupKey {
+            columns,
+            most_bytes: spec.group_bytes,
+        };
         Program {
             time: place_of(&mut self.times, spec.time.clone()),
             filter: spec

@@ -35,6 +35,9 @@ pub struct PipelineSpec {
     /// A record further ahead of agreed time than this is a dead letter; `None` where agreed time
     /// follows the data.
     pub max_future_ms: Option<i64>,
+    /// A record whose group's key takes more bytes than this (a text: its own and three) is a
+    /// dead letter: a row must fit wherever it is published.
+    pub group_bytes: usize,
 }
 
 /// Where a record's event time comes from.

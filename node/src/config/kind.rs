@@ -24,7 +24,7 @@ const NODE_KEYS: [&str; 8] = [
     "pipelines",
     "pipeline",
 ];
-const PIPELINE_KEYS: [&str; 11] = [
+const PIPELINE_KEYS: [&str; 12] = [
     "name",
     "sources",
     "time",
@@ -34,6 +34,7 @@ const PIPELINE_KEYS: [&str; 11] = [
     "close",
     "late",
     "max_future",
+    "limits",
     "values",
     "align",
 ];

@@ -17,6 +17,8 @@ use crate::definition::{
 /// The watermark keeps that many event times for each lane at most.
 const MAX_RECORDS: i64 = 10_000;
 const DEFAULT_IDLE_MS: i64 = 10_000;
+const DEFAULT_GROUP_BYTES: usize = 1 << 10;
+const MOST_GROUP_BYTES: usize = 64 << 10;
 const DEFAULT_MAX_FUTURE_MS: i64 = 300_000;
 
 impl PipelineDefinition {
@@ -59,6 +61,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
     let close = read_close(&mut section);
     read_late(&mut section);
     let max_future_ms = read_limit(&mut section, "max_future", DEFAULT_MAX_FUTURE_MS);
+    let group_bytes = read_group_bytes(&mut section);
     let sink = section
         .string("sink")
         .unwrap_or_else(|| BUILTIN_SINK.to_owned());
@@ -74,6 +77,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         close: close?,
         values,
         max_future_ms,
+        group_bytes,
     };
     Some(PipelineDefinition::new(sources?, sink, fields, spec))
 }
@@ -233,6 +237,23 @@ fn read_limit(section: &mut Section<'_>, key: &'static str, default: i64) -> Opt
         Some(millis) => Some(millis),
         None => Some(default),
     }
+}
+
+/// How large a group may be: a row holds it once more as its key, and must fit into what sinks take.
+fn read_group_bytes(section: &mut Section<'_>) -> usize {
+    let table = section.table("limits").unwrap_or_default();
+    let mut limits = section.section("limits", table);
+    let size = limits.bytes("group_bytes").map(usize::try_from);
+    let size = match size {
+        None => DEFAULT_GROUP_BYTES,
+        Some(Ok(size)) if (1..=MOST_GROUP_BYTES).contains(&size) => size,
+        Some(_) => {
+            limits.problem("group_bytes", "must be 1 B to 64KiB");
+            DEFAULT_GROUP_BYTES
+        }
+    };
+    limits.finish();
+    size
 }
 
 fn read_late(section: &mut Section<'_>) {

@@ -56,6 +56,7 @@ struct Pipeline {
     /// Name, function, column.
     values: Vec<(String, String, Option<usize>)>,
     max_future_ms: Option<i64>,
+    group_bytes: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -179,6 +180,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         },
         values: spec.values.iter().map(write_value).collect(),
         max_future_ms: spec.max_future_ms,
+        group_bytes: spec.group_bytes,
     };
     to_json(&pipeline)
 }
@@ -300,6 +302,7 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
         },
         values: values.collect::<Result<_, String>>()?,
         max_future_ms: pipeline.max_future_ms,
+        group_bytes: pipeline.group_bytes,
     };
     Ok((fields, spec))
 }

@@ -95,10 +95,12 @@ impl LaneState {
         pane: PaneKey,
         record: &Record<'_>,
     ) {
+        let Some(group) = shared.group(program.groups, record) else {
+            return self.reject(Reason::GroupTooLarge, record);
+        };
         count(&mut self.counters.counted, 1);
         let bad_fields = program.read(record, &mut shared.inputs);
         count(&mut self.counters.bad_fields, bad_fields);
-        let group = shared.group(program.groups, record);
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self
             .panes

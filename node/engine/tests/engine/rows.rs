@@ -234,3 +234,14 @@ fn append_time_of_none_is_a_bad_time() {
     };
     check(spec, "p0@1=1 tick finish", "!bad_time p0#0");
 }
+
+#[test]
+fn a_record_whose_group_is_too_large_is_a_dead_letter_and_leaves_nothing() {
+    let mut spec = grouped();
+    spec.group_bytes = 8;
+    check(
+        spec,
+        "p0@1:paris=1 p0@2:a_very_long_name=1 p0@3:paris=2 tick finish",
+        "!group_too_large p0#1; [0,10) paris n=2 sum=3",
+    );
+}

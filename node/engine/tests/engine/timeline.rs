@@ -46,6 +46,7 @@ pub fn plain() -> PipelineSpec {
             value("sum", Function::Sum(VALUE)),
         ],
         max_future_ms: None,
+        group_bytes: 1024,
     }
 }
 

@@ -116,7 +116,7 @@ fn the_canonical_text_is_a_promise() {
         r#""time":{"field":{"column":0,"format":"auto"}},"filter":null,"group_by":[],"#,
         r#""window":{"size_ms":60000,"slide_ms":60000,"offset_ms":0},"#,
         r#""close":{"lag_ms":0,"records":1,"idle_ms":10000},"values":[["n","count",null]],"#,
-        r#""max_future_ms":300000}"#
+        r#""max_future_ms":300000,"group_bytes":1024}"#
     );
     assert_eq!(canonical, expected);
 }
