@@ -110,11 +110,14 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
             .get(&id)
             .map(|feed| feed.lanes())
             .unwrap_or_default();
+        let status = agreed.feeds.get(&id).map(|feed| feed.status());
+        let watermarks = status.map(|status| status.watermarks).unwrap_or_default();
         for (index, lane) in feed.lanes.iter().enumerate() {
             if lane.retired {
                 continue;
             }
             let buffer = buffers.get(index);
+            let watermark = watermarks.get(index).copied().flatten();
             let trouble = buffer.and_then(|buffer| buffer.fault());
             // Of a lane that cannot be read nobody knows the end.
             let readable = buffer.filter(|_| trouble.is_none());
@@ -126,7 +129,7 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
                 position: lane.cut,
                 end,
                 lag: end.map(|end| end - lane.cut),
-                watermark: None,
+                watermark: watermark.map(timestamp::format),
                 trouble,
             });
         }
