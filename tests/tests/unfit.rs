@@ -284,3 +284,34 @@ async fn who_is_left_alone_is_neither_ready_nor_a_leader() {
         apart.ready(number, "", 200, "true").await.unwrap();
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_replica_shows_no_gap_and_is_not_ready_before_it_has_computed_all_again() {
+    let mut apart = Apart::start("1h").await.unwrap();
+    apart.append_seconds(6).unwrap();
+    let wiped = apart.cluster.wait_leader().await.unwrap() % 3 + 1;
+    apart.rows(wiped, 5).await.unwrap();
+    apart.cluster.kill(wiped).unwrap();
+    let data = apart.dir.path().join(format!("data-{wiped}"));
+    std::fs::remove_dir_all(data).unwrap();
+    apart.set_blind(wiped, true).unwrap();
+    apart.cluster.restart(wiped).unwrap();
+    let windows = format!("/v1/pipelines/{PIPELINE}/windows");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // Before it listens it cannot answer.
+        if let Ok((status, body)) = apart.get(wiped, &windows).await {
+            assert_eq!(status, 503, "{body}");
+            let (status, ready) = apart.get(wiped, "/readyz").await.unwrap();
+            assert_eq!(status, 503);
+            if ready.to_string().contains("published and not here yet") {
+                break;
+            }
+        }
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    apart.set_blind(wiped, false).unwrap();
+    apart.ready(wiped, "", 200, "true").await.unwrap();
+    all_right(&apart.rows(wiped, 5).await.unwrap()).unwrap();
+}
