@@ -124,6 +124,18 @@ pub(crate) fn parse_open(pairs: &[(String, String)]) -> Result<usize, ApiError> 
     }
 }
 
+/// Checks the parameters of `/readyz`; gives the pipeline that is asked for.
+pub(crate) fn parse_ready(pairs: &[(String, String)]) -> Result<Option<String>, ApiError> {
+    match pairs {
+        [] => Ok(None),
+        [(name, value)] if name == "pipeline" => Ok(Some(value.clone())),
+        _ => Err(ApiError::unknown_parameter(
+            "/readyz takes no such parameter".to_owned(),
+            "the parameter is pipeline".to_owned(),
+        )),
+    }
+}
+
 // A field named like a parameter is reached by `group.` in front of it.
 fn group_field(name: &str, pipeline: &PipelineInfo, kind: CursorKind) -> Result<String, ApiError> {
     let windows = kind == CursorKind::Windows;

@@ -97,6 +97,11 @@ pub trait Service: Send + Sync + 'static {
             .find(|pipeline| pipeline.name == name)
     }
 
+    /// Whether a pipeline that the node does not know is none: it may not have heard of all yet.
+    fn knows_all(&self) -> bool {
+        true
+    }
+
     /// Published rows of a pipeline.
     ///
     /// # Errors
@@ -133,8 +138,11 @@ pub trait Service: Send + Sync + 'static {
         ))
     }
 
-    /// Whether this node serves.
-    fn readiness(&self) -> Readiness;
+    /// Whether this node serves, or one pipeline does here.
+    ///
+    /// # Errors
+    /// Any [`ServiceError`].
+    fn readiness(&self, pipeline: Option<&str>) -> Result<Readiness, ServiceError>;
 
     /// All metrics, in the order in which they are shown.
     fn metrics(&self) -> Vec<Metric>;

@@ -17,6 +17,8 @@ use crate::config::NodeConfig;
 use crate::confirm::Seconds;
 use crate::definition::PipelineDefinition;
 use crate::feed::{Feed, Hooks};
+use crate::health::fitness::Fitness;
+use crate::health::memory::Memory;
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
 use crate::results::ResultsLog;
@@ -48,6 +50,8 @@ pub struct Core {
     pub waiting: Mutex<BTreeMap<String, String>>,
     /// How the sinks are seen from here.
     pub sinks: SinkBoard,
+    /// What was seen of how it does.
+    pub health: Health,
     stopping: AtomicBool,
     agreed: RwLock<Agreed>,
     /// The last entry of the log that this node has read.
@@ -91,6 +95,19 @@ impl Agreed {
     }
 }
 
+/// What this node remembers of how it does.
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Since when rows are missing, or wait.
+    pub memory: Mutex<Memory<StreamId>>,
+    /// Who is fitter to lead.
+    pub fitness: Mutex<Fitness>,
+    /// When the driver read the last entry of the agreed log.
+    pub committed: Mutex<Option<Instant>>,
+    /// When the last checkpoint was made, or taken from a peer.
+    pub checkpoint: Mutex<Option<Instant>>,
+}
+
 /// What is counted since the process started.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -108,12 +125,14 @@ pub struct Counters {
     pub confirmations: AtomicU64,
     /// See there.
     pub confirmation_micros: AtomicU64,
-    /// Ticks that this node proposed alone: no other replica's word counted.
+    /// Ticks that were accepted by the word of the leader alone: no other replica's counted.
     pub ticks_alone: AtomicU64,
     /// Rows and dead letters that this node published alone.
     pub rows_alone: AtomicU64,
     /// Times another replica held other records than this node, which led, or had computed other rows.
     pub disagreements: AtomicU64,
+    /// Times this node, which led, gave the lead to a fitter one.
+    pub unfit: AtomicU64,
     /// Proposals whose outcome is unknown or void.
     pub proposals_lost: AtomicU64,
     /// Times a sink was acquired.
@@ -212,6 +231,7 @@ impl Core {
             arrivals: Arc::default(),
             waiting: Mutex::default(),
             sinks: SinkBoard::default(),
+            health: Health::default(),
             stopping: AtomicBool::new(false),
             agreed: RwLock::default(),
             applied: watch::Sender::new(Position::default()),
@@ -233,6 +253,7 @@ impl Core {
 
     /// Notes that this node has read the log up to `position`.
     pub(crate) fn set_applied(&self, position: Position) {
+        *lock(&self.health.committed) = Some(Instant::now());
         let before = self.applied.send_replace(position);
         // With the first entry of its term a leader gains its authority.
         if before.term != position.term {

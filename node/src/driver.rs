@@ -168,12 +168,23 @@ impl Driver {
                 .apply(position.index, position.term, &command);
             agreed.index = position.index;
             drop(agreed);
+            self.count_alone(&command, &effect);
             self.follow(effect);
         } else {
             self.core.agreed_mut().index = position.index;
         }
         self.core.set_applied(position);
         Ok(())
+    }
+
+    fn count_alone(&self, command: &Command, effect: &Effect) {
+        if let (Command::Ticks(proposed), Effect::Ticked(ticks)) = (command, effect) {
+            let accepted = |feed: FeedId| ticks.iter().any(|tick| tick.feed == feed);
+            let alone = proposed.feeds.iter();
+            let alone = alone.filter(|tick| tick.alone && accepted(tick.feed));
+            let counter = &self.core.counters.ticks_alone;
+            counter.fetch_add(alone.count() as u64, Ordering::Relaxed);
+        }
     }
 
     fn follow(&mut self, effect: Effect) {

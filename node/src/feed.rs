@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use unisono_engine::row::{Digest, Incarnation, Seq, StreamId};
-use unisono_engine::spec::LaneId;
+use unisono_engine::spec::{LaneId, Timestamp};
 use unisono_engine::{FeedSnapshot, LaneEngine, PipelineStats};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
@@ -73,6 +73,8 @@ pub struct FeedStatus {
     pub stopped: Option<String>,
     /// How each pipeline stands.
     pub pipelines: BTreeMap<Incarnation, PipelineStats>,
+    /// How far event time has come in each lane, by lane.
+    pub watermarks: Vec<Option<Timestamp>>,
 }
 
 /// Where a stream stood at the end of a tick.

@@ -29,6 +29,15 @@ pub fn stream_of(key: StreamKey) -> StreamId {
     }
 }
 
+/// The streams of a pipeline.
+#[must_use]
+pub fn streams_of(incarnation: u64) -> [StreamId; 2] {
+    [StreamKind::Rows, StreamKind::DeadLetters].map(|kind| StreamId {
+        incarnation: Incarnation(incarnation),
+        kind,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

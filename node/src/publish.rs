@@ -11,7 +11,7 @@ mod report;
 pub mod sink;
 mod sinks;
 
-use unisono_engine::row::{Incarnation, StreamId, StreamKind};
+use unisono_engine::row::StreamId;
 
 use crate::core::Agreed;
 use crate::ids::key_of;
@@ -25,12 +25,7 @@ pub use sinks::{Publishers, tend as tend_sinks};
 fn streams_of(agreed: &Agreed, sink: &str) -> Vec<StreamId> {
     let machine = &agreed.machine;
     let running = machine.pipelines().iter().filter(|(_, it)| !it.paused);
-    let streams = running.flat_map(|(&incarnation, _)| {
-        [StreamKind::Rows, StreamKind::DeadLetters].map(|kind| StreamId {
-            incarnation: Incarnation(incarnation),
-            kind,
-        })
-    });
+    let streams = running.flat_map(|(&incarnation, _)| crate::ids::streams_of(incarnation));
     let goes_here = |stream: &StreamId| machine.sink_of(key_of(*stream)) == Some(sink);
     streams.filter(goes_here).collect()
 }

@@ -38,6 +38,7 @@ use stream::Stream;
 use crate::threads::{lock, read, write};
 
 pub use error::ResultsError;
+use error::SYNC;
 pub use record::RowRef;
 pub use scan::{ScanFilter, ScanPage};
 pub use stream::Appender;
@@ -262,27 +263,27 @@ impl ResultsLog {
     /// Puts all rows appended so far on disk. Call it before a checkpoint names them.
     ///
     /// # Errors
-    /// [`ResultsError::Io`]; after that every further call fails too, until the log is opened again.
+    /// [`ResultsError::Io`]; if it was `fsync` that failed, every further call fails too, until the log is opened again.
     pub fn sync(&self) -> Result<(), ResultsError> {
         let mut durable = lock(&self.inner.durable);
         if durable.failed {
             let earlier = std::io::Error::other("an earlier sync failed");
-            return Err(ResultsError::io("sync", &self.inner.dir)(earlier));
+            return Err(ResultsError::io(SYNC, &self.inner.dir)(earlier));
         }
         let result = self.sync_all(&mut durable.marks);
-        durable.failed = result.is_err();
+        // Without a file handle left, or without space, nothing is lost: it is tried again.
+        durable.failed = result.as_ref().is_err_and(ResultsError::is_of_sync);
         result
     }
 
     fn sync_all(&self, marks: &mut Marks) -> Result<(), ResultsError> {
-        let mut changed = false;
         for stream in self.all_streams() {
             let before = marks.get(stream.id());
             let Some(unsynced) = stream.unsynced(before) else {
                 continue;
             };
             for (path, file) in &unsynced.files {
-                file.sync_data().map_err(ResultsError::io("sync", path))?;
+                file.sync_data().map_err(ResultsError::io(SYNC, path))?;
             }
             if before.is_none_or(|mark: Mark| mark.segment != unsynced.mark.segment) {
                 sync_dir(stream.dir())?;
@@ -292,9 +293,8 @@ impl ResultsLog {
                 sync_dir(&self.inner.dir)?;
             }
             marks.set(stream.id(), unsynced.mark);
-            changed = true;
         }
-        if changed { marks.save() } else { Ok(()) }
+        marks.save()
     }
 
     /// Rows from number `from` on, at most `max_rows` and about `max_bytes` of JSON, but at least one if there is one.

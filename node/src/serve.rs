@@ -236,6 +236,7 @@ fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Res
     spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
     spawn_task(Role::Status, runtime, crate::status::tell(own()));
+    spawn_task(Role::Fitness, runtime, crate::status::watch_fitness(own()));
     spawn_task(Role::Leaders, runtime, tell_leaders(own()));
     let mut failed = core.replica.fatal();
     let watched = Arc::clone(core);
@@ -299,6 +300,7 @@ async fn checkpoints(core: Arc<Core>) {
                 core.counters
                     .checkpoints
                     .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                *threads::lock(&core.health.checkpoint) = Some(Instant::now());
             }
             Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
         }

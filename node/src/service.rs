@@ -3,6 +3,7 @@
 mod cluster;
 mod config;
 mod metrics;
+mod ready;
 
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use crate::admin::{self, Refusal};
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::results::{ResultsError, ScanFilter};
+use crate::status;
+use crate::threads::lock;
 
 /// Answers from what this node knows; any replica can.
 pub struct NodeService {
@@ -54,7 +57,15 @@ impl NodeService {
         after: u64,
         limit: usize,
     ) -> Result<WindowsPage, ServiceError> {
-        let published = self.published(&self.core.agreed(), stream);
+        let agreed = self.core.agreed();
+        let hole = status::hole(&self.core, &agreed, stream);
+        let published = self.published(&agreed, stream);
+        drop(agreed);
+        if let Some((first, end)) = hole.filter(|(first, _)| after >= *first) {
+            let last = end.saturating_sub(1);
+            let reason = format!("rows {first} to {last} are published and not here yet");
+            return Err(ServiceError::Unavailable(reason));
+        }
         let first = self.core.results.first_seq(stream);
         // An answer that begins later than the rows do would look like a gap; other replicas have them.
         if after < first.0 && self.core.results.lacks_older(stream) {
@@ -79,7 +90,8 @@ impl NodeService {
                 .map(|row| Bytes::from(row.json))
                 .collect(),
             published: published.0,
-            next: page.next.map(|next| next.0),
+            // After the last row before a hole there are more.
+            next: page.next.map(|next| next.0).or(hole.map(|hole| hole.0)),
         })
     }
 
@@ -130,6 +142,10 @@ impl Service for NodeService {
         let agreed = self.core.agreed();
         let (incarnation, pipeline) = agreed.machine.pipeline_named(name)?;
         Some(self.info(&agreed, incarnation, pipeline))
+    }
+
+    fn knows_all(&self) -> bool {
+        lock(&self.core.health.memory).is_whole()
     }
 
     fn windows(&self, pipeline: &str, query: &WindowsQuery) -> Result<WindowsPage, ServiceError> {
@@ -213,8 +229,9 @@ impl Service for NodeService {
             })
     }
 
-    fn readiness(&self) -> Readiness {
-        cluster::readiness(&self.core)
+    fn readiness(&self, pipeline: Option<&str>) -> Result<Readiness, ServiceError> {
+        let found = pipeline.map(|name| self.find(name)).transpose()?;
+        Ok(ready::readiness(&self.core, found))
     }
 
     fn metrics(&self) -> Vec<Metric> {

@@ -1,5 +1,7 @@
 //! What replicas tell each other beside Raft, several times a second.
 
+mod condition;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,6 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::agreement::{self, Drift, FileDefinition, Votes};
 use crate::core::Core;
+use crate::health::Condition;
+use crate::threads::lock;
+pub use condition::{
+    contact, feed_name, feed_troubles, hole, lag, observe, own, peers, seat, stopped, waits,
+    watch_fitness,
+};
 
 /// How often a node tells its status.
 const EVERY: Duration = Duration::from_millis(200);
@@ -16,7 +24,7 @@ const LASTING: Duration = Duration::from_secs(2);
 /// What a peer told is believed for so long.
 pub const FRESH: Duration = Duration::from_secs(2);
 /// The version of the format.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A node's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +34,8 @@ pub struct NodeStatus {
     pub applied: u64,
     /// What its files say.
     pub files: Files,
+    /// How it does.
+    pub condition: Condition,
 }
 
 /// A node's files, as it tells its peers of them.
@@ -52,12 +62,9 @@ impl NodeStatus {
 /// The files of this node, and those of the peers that were heard lately, by number.
 #[must_use]
 pub fn files(core: &Core) -> BTreeMap<u16, Files> {
-    let peers = core.replica.peers();
-    let fresh = peers
-        .iter()
-        .filter(|peer| peer.received.elapsed() < FRESH)
-        .filter_map(|peer| Some((peer.number, NodeStatus::decode(&peer.status)?.files)));
+    let fresh = peers(core, FRESH).into_iter();
     fresh
+        .map(|(number, told)| (number, told.files))
         .chain([(core.config.node.id, own_files(core))])
         .collect()
 }
@@ -87,10 +94,14 @@ pub async fn tell(core: Arc<Core>) {
     loop {
         let files = own_files(&core);
         drifts.tell(&files.drifts);
+        observe(&core);
+        let mut condition = own(&core);
+        condition.score = lock(&core.health.fitness).score(condition.score, Instant::now());
         let status = NodeStatus {
             version: VERSION,
             applied: core.agreed().index,
             files,
+            condition,
         };
         if let Ok(bytes) = postcard::to_stdvec(&status) {
             core.replica.set_status(bytes);
@@ -163,8 +174,12 @@ mod tests {
                 }],
                 members: vec![1, 2, 3],
             },
+            condition: Condition {
+                score: 3,
+                feeds: [(7, true), (300, false)].into(),
+            },
         };
-        let bytes = golden::bytes("status-2", &postcard::to_stdvec(&status).unwrap());
+        let bytes = golden::bytes("status-3", &postcard::to_stdvec(&status).unwrap());
         assert_eq!(NodeStatus::decode(&bytes), Some(status));
     }
 
@@ -175,6 +190,7 @@ mod tests {
                 version,
                 applied: 300,
                 files: Files::default(),
+                condition: Condition::default(),
             };
             assert_eq!(
                 NodeStatus::decode(&postcard::to_stdvec(&other).unwrap()),

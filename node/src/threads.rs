@@ -170,6 +170,10 @@ roles! {
         "tells the peers how far this node has read";
         blocks on "nothing";
         panic: "peers believe what was told for 2 s".
+    Fitness Task "fitness":
+        "gives the lead to a fitter replica";
+        blocks on "a hand-over, 2 s at most";
+        panic: "a restart looks again".
     Leaders Task "leaders":
         "logs who leads";
         blocks on "news of Raft";

@@ -118,6 +118,12 @@ impl Detector {
             .map(|followed| (followed.term, followed.leader))
     }
 
+    /// When the leader of `term` was heard last.
+    pub(crate) fn heard_at(&self, term: u64) -> Option<Instant> {
+        let followed = self.followed.filter(|followed| followed.term == term);
+        followed.map(|followed| followed.heard)
+    }
+
     /// What speaks for the end of this leader.
     pub(crate) fn evidence(&self, term: u64, leader: u16, now: Instant) -> Option<Evidence> {
         let followed = self

@@ -15,7 +15,7 @@ use crate::gossip::PeerStatus;
 use crate::link::{Link, Topic};
 use crate::raft::runtime::Inner;
 use crate::snapshots::Snapshots;
-use crate::view::View;
+use crate::view::{Pulse, View};
 
 /// What a replica is told.
 pub struct ReplicaConfig {
@@ -89,6 +89,12 @@ impl Replica {
         self.inner.view.clone()
     }
 
+    /// How fresh the view is, and how the disk of the log does.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        self.inner.pulse()
+    }
+
     /// A cursor behind the checkpoint with these [`LogCursor::raft_state`] bytes; `None`: from the log's beginning.
     ///
     /// # Errors
@@ -138,7 +144,18 @@ impl Replica {
     /// # Errors
     /// Why not; this replica may still lead then.
     pub async fn hand_over(&self) -> Result<(), HandOverError> {
-        self.inner.hand_over().await
+        self.inner.hand_over(&[]).await
+    }
+
+    /// If this replica leads: makes the first of these voters lead that is there and lacks little.
+    ///
+    /// # Errors
+    /// Why not; this replica may still lead then.
+    pub async fn hand_over_to(&self, preferred: &[u16]) -> Result<(), HandOverError> {
+        match preferred {
+            [] => Err(HandOverError::NoCandidate),
+            _ => self.inner.hand_over(preferred).await,
+        }
     }
 
     /// If this replica leads: takes a node out of the members, for good unless the peers still name it.

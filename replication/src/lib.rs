@@ -27,4 +27,4 @@ pub use identity::new_cluster_id;
 pub use snapshots::{
     IncomingSnapshot, ReceivedFile, Reply, Snapshots, StoredSnapshot, WriteSnapshot,
 };
-pub use view::{Role, View};
+pub use view::{Pulse, Role, View};

@@ -1,5 +1,7 @@
 //! What a replica knows of its cluster at a moment.
 
+use std::time::Duration;
+
 /// The part that a replica plays in the consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -76,4 +78,17 @@ impl View {
     pub fn is_leader(&self) -> bool {
         self.role == Role::Leader
     }
+}
+
+/// How fresh what a replica knows is. Each is an age; what never was has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pulse {
+    /// Of the leader's last message, where this replica follows.
+    pub heard: Option<Duration>,
+    /// Of the last message that a quorum acknowledged, where this replica leads.
+    pub quorum: Option<Duration>,
+    /// Of the last entries or vote that are durable on this disk.
+    pub written: Option<Duration>,
+    /// Of the entries that are being made durable now; they may hang.
+    pub writing: Option<Duration>,
 }

@@ -1,5 +1,5 @@
-//! Leaders that live and are unfit: one that reads another record than the others, and one whose agreed time is old.
-
+//! Leaders that live and are unfit: one that reads another record than the others, one whose
+//! agreed time is old, one that cannot read. And whether each says so.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::OpenOptions;
@@ -56,10 +56,14 @@ impl Apart {
         self.append_to("input", wrong)
     }
 
+    /// To all whose folder is there.
     fn append_to(&mut self, folder: &str, wrong: Option<u16>) -> Result<()> {
         for number in 1..=3 {
-            let value = if wrong == Some(number) { 9 } else { 1 };
             let dir = self.dir.path().join(format!("unisono-{number}"));
+            if !dir.join(folder).is_dir() {
+                continue;
+            }
+            let value = if wrong == Some(number) { 9 } else { 1 };
             let path = dir.join(folder).join("a.ndjson");
             let mut file = OpenOptions::new().append(true).open(path)?;
             // One write: a reader sees the whole line or nothing of it.
@@ -94,6 +98,54 @@ impl Apart {
                 let log = log.transpose()?.unwrap_or_default();
                 bail!("replica {number} serves {rows:?}; it said:\n{log}");
             }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Moves the folder of one replica out of its sight, or back.
+    fn set_blind(&self, number: u16, blind: bool) -> Result<()> {
+        let (seen, hidden) = (
+            folder(self.dir.path(), number),
+            self.dir.path().join("hidden"),
+        );
+        let (from, to) = if blind {
+            (seen, hidden)
+        } else {
+            (hidden, seen)
+        };
+        Ok(std::fs::rename(from, to)?)
+    }
+
+    async fn get(&self, number: u16, path: &str) -> Result<(u16, Value)> {
+        let address = &self.cluster.addresses()[&number];
+        let url = format!("http://{address}{path}");
+        let answer = http::client()?.get(url).send().await?;
+        let status = answer.status().as_u16();
+        Ok((status, serde_json::from_str(&answer.text().await?)?))
+    }
+
+    /// Waits until `/readyz` of a replica, with these parameters, has this status and text.
+    async fn ready(&self, number: u16, query: &str, status: u16, text: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = self.get(number, &format!("/readyz{query}")).await?;
+            if found.0 == status && found.1.to_string().contains(text) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "replica {number} says {found:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until another replica than `number` leads.
+    async fn other_leader(&mut self, number: u16) -> Result<u16> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.cluster.wait_leader().await?;
+            if leader != number {
+                return Ok(leader);
+            }
+            ensure!(Instant::now() < deadline, "replica {number} leads on");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -203,4 +255,100 @@ async fn what_is_written_while_nobody_can_read_is_not_late_though_the_lane_was_i
     moved(&apart, away, input);
     all_right(&apart.rows(1, 5).await.unwrap()).unwrap();
     assert_eq!(apart.dead_letters(1).await.unwrap(), json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_cannot_read_its_source_gives_the_lead_away_and_says_so_until_it_can() {
+    let mut apart = Apart::start("1h", "1h").await.unwrap();
+    apart.append_seconds(3).unwrap();
+    let blind = apart.cluster.wait_leader().await.unwrap();
+    apart.rows(blind, 2).await.unwrap();
+    let kept = std::fs::read(folder(apart.dir.path(), blind).join("a.ndjson")).unwrap();
+    apart.set_blind(blind, true).unwrap();
+    let leader = apart.other_leader(blind).await.unwrap();
+    apart.append_seconds(5).unwrap();
+    all_right(&apart.rows(leader, 7).await.unwrap()).unwrap();
+    // The others run, so it is this node that is not well.
+    apart.ready(blind, "", 503, "input").await.unwrap();
+    apart.ready(leader, "", 200, "true").await.unwrap();
+    apart.set_blind(blind, false).unwrap();
+    let whole = std::fs::read(folder(apart.dir.path(), leader).join("a.ndjson")).unwrap();
+    let path = folder(apart.dir.path(), blind).join("a.ndjson");
+    let mut file = OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(&whole[kept.len()..]).unwrap();
+    apart.append_seconds(2).unwrap();
+    all_right(&apart.rows(blind, 9).await.unwrap()).unwrap();
+    apart.ready(blind, "", 200, "true").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_nobody_can_read_leaves_all_ready_but_for_its_pipeline() {
+    let mut apart = Apart::start("1h", "1h").await.unwrap();
+    apart.append_seconds(3).unwrap();
+    apart.rows(1, 2).await.unwrap();
+    for number in 1..=3 {
+        let seen = folder(apart.dir.path(), number);
+        let hidden = apart.dir.path().join(format!("hidden-{number}"));
+        std::fs::rename(seen, hidden).unwrap();
+    }
+    for number in 1..=3 {
+        let strict = format!("?pipeline={PIPELINE}");
+        apart.ready(number, &strict, 503, "input").await.unwrap();
+    }
+    for number in 1..=3 {
+        apart.ready(number, "", 200, "true").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_left_alone_is_neither_ready_nor_a_leader() {
+    let mut apart = Apart::start("1h", "1h").await.unwrap();
+    let leader = apart.cluster.wait_leader().await.unwrap();
+    apart.ready(leader, "", 200, "true").await.unwrap();
+    for number in (1..=3).filter(|&number| number != leader) {
+        apart.cluster.kill(number).unwrap();
+    }
+    apart.ready(leader, "", 503, "quorum").await.unwrap();
+    let (_, cluster) = apart.get(leader, "/v1/cluster").await.unwrap();
+    assert_eq!(
+        (&cluster["role"], &cluster["leader"]),
+        (&json!("unknown"), &json!(null))
+    );
+    for number in (1..=3).filter(|&number| number != leader) {
+        apart.cluster.restart(number).unwrap();
+    }
+    for number in 1..=3 {
+        apart.ready(number, "", 200, "true").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_replica_shows_no_gap_and_is_not_ready_before_it_has_computed_all_again() {
+    let mut apart = Apart::start("1h", "1h").await.unwrap();
+    apart.append_seconds(6).unwrap();
+    let wiped = apart.cluster.wait_leader().await.unwrap() % 3 + 1;
+    apart.rows(wiped, 5).await.unwrap();
+    apart.cluster.kill(wiped).unwrap();
+    let data = apart.dir.path().join(format!("data-{wiped}"));
+    std::fs::remove_dir_all(data).unwrap();
+    apart.set_blind(wiped, true).unwrap();
+    apart.cluster.restart(wiped).unwrap();
+    let windows = format!("/v1/pipelines/{PIPELINE}/windows");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // Before it listens it cannot answer.
+        if let Ok((status, body)) = apart.get(wiped, &windows).await {
+            assert_eq!(status, 503, "{body}");
+            let (status, ready) = apart.get(wiped, "/readyz").await.unwrap();
+            assert_eq!(status, 503);
+            if ready.to_string().contains("published and not here yet") {
+                break;
+            }
+        }
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    apart.set_blind(wiped, false).unwrap();
+    apart.ready(wiped, "", 200, "true").await.unwrap();
+    all_right(&apart.rows(wiped, 5).await.unwrap()).unwrap();
 }

@@ -10,7 +10,7 @@ use crate::dto::PipelineInfo;
 use crate::error::ApiError;
 use crate::query::{self, Cursor, CursorKind, Format};
 use crate::router::App;
-use crate::service::{OpenPage, Service, WindowsPage};
+use crate::service::{OpenPage, Service, ServiceError, WindowsPage};
 
 /// Rows below this number are published, as far as the answer knows.
 pub(crate) const PUBLISHED: &str = "unisono-published";
@@ -19,7 +19,7 @@ pub(crate) const NEXT_CURSOR: &str = "unisono-next-cursor";
 pub(crate) const NDJSON: &str = "application/x-ndjson";
 
 type Name = Result<Path<String>, PathRejection>;
-type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
+pub(crate) type Pairs = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
 pub(crate) async fn windows(
     State(app): State<App>,
@@ -95,7 +95,7 @@ async fn stream(
     answer.await
 }
 
-fn pairs_of(pairs: Pairs) -> Result<Vec<(String, String)>, ApiError> {
+pub(crate) fn pairs_of(pairs: Pairs) -> Result<Vec<(String, String)>, ApiError> {
     pairs.map(|Query(pairs)| pairs).map_err(|rejection| {
         ApiError::bad_query(rejection.body_text(), "escape the parameters as in a form")
     })
@@ -109,6 +109,12 @@ fn pipeline_name(name: Name) -> Result<String, ApiError> {
 
 fn find_pipeline(service: &dyn Service, name: &str) -> Result<PipelineInfo, ApiError> {
     service.pipeline(name).ok_or_else(|| {
+        if !service.knows_all() {
+            let reason = format!(
+                "pipeline {name} is not known here, and this node has not come to the end of the agreed log yet"
+            );
+            return ServiceError::Unavailable(reason).into();
+        }
         let known: Vec<_> = service
             .pipelines()
             .into_iter()

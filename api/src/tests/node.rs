@@ -150,8 +150,13 @@ impl Service for Node {
         cluster()
     }
 
-    fn readiness(&self) -> Readiness {
-        self.readiness.clone()
+    fn readiness(&self, pipeline: Option<&str>) -> Result<Readiness, ServiceError> {
+        match pipeline {
+            Some(name) if self.pipeline(name).is_none() => {
+                Err(ServiceError::UnknownPipeline(name.to_owned()))
+            }
+            _ => Ok(self.readiness.clone()),
+        }
     }
 
     fn metrics(&self) -> Vec<Metric> {

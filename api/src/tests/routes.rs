@@ -339,6 +339,9 @@ async fn a_node_that_is_not_ready_lives() {
     })
     .await;
     assert_eq!(get(address, "/readyz").await.status, 200);
+    assert_eq!(get(address, "/readyz?pipeline=dns").await.status, 200);
+    assert_eq!(get(address, "/readyz?pipeline=no").await.status, 404);
+    assert_eq!(get(address, "/readyz?feed=dns").await.status, 400);
 }
 
 #[tokio::test]

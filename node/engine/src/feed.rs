@@ -220,6 +220,17 @@ impl FeedEngine {
         self.find(incarnation).map(|at| self.pipelines[at].stats())
     }
 
+    /// How far event time has come in each lane at the last tick, by lane: where pipelines see it differently, for the
+    /// one that is furthest behind.
+    #[must_use]
+    pub fn lane_watermarks(&self) -> Vec<Option<Timestamp>> {
+        let least = |lane: usize| {
+            let reports = self.pipelines.iter().filter_map(|it| it.lanes.get(lane));
+            reports.filter_map(|report| report.watermark).min()
+        };
+        (0..self.lanes.len()).map(least).collect()
+    }
+
     /// The pipelines, in the order in which they were added.
     #[must_use]
     pub fn incarnations(&self) -> Vec<Incarnation> {

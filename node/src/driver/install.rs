@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use unisono_replication::command::FeedId;
 
 use super::{Driver, end};
 use crate::checkpoint::{CheckpointReader, PartId, StoredCheckpoint, take};
 use crate::feed::{FeedPlan, SetupError};
+use crate::threads::lock;
 
 impl Driver {
     /// Puts a peer's state in the place of this node's: rows first, then the checkpoint that names them.
@@ -31,6 +33,7 @@ impl Driver {
             .counters
             .checkpoints_installed
             .fetch_add(1, Ordering::Relaxed);
+        *lock(&self.core.health.checkpoint) = Some(Instant::now());
         Ok(())
     }
 

@@ -212,7 +212,9 @@ impl Runner {
         let stats = self.engine.incarnations().into_iter();
         let stats = stats.filter_map(|id| self.engine.stats(id).map(|stats| (id, stats)));
         // Those that are about to come from another feed are shown as they were there.
-        lock(&self.shared.status).pipelines.extend(stats);
+        let mut status = lock(&self.shared.status);
+        status.pipelines.extend(stats);
+        status.watermarks = self.engine.lane_watermarks();
     }
 }
 

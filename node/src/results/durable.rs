@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use unisono_engine::row::{Incarnation, Seq, StreamId, StreamKind};
 
-use super::error::ResultsError;
+use super::error::{ResultsError, SYNC};
 
 const FILE: &str = "durable";
 const TITLE: &str = "unisono results durable ";
@@ -37,6 +37,8 @@ impl Mark {
 pub(super) struct Marks {
     path: PathBuf,
     marks: BTreeMap<StreamId, Mark>,
+    /// They are not what the file holds.
+    unsaved: bool,
 }
 
 impl Marks {
@@ -62,7 +64,11 @@ impl Marks {
             parse(&text)
         };
         match marks {
-            Some(marks) => Ok(Self { path, marks }),
+            Some(marks) => Ok(Self {
+                path,
+                marks,
+                unsaved: false,
+            }),
             None => Err(ResultsError::corrupt(
                 &path,
                 0,
@@ -82,30 +88,38 @@ impl Marks {
 
     pub(super) fn set(&mut self, stream: StreamId, mark: Mark) {
         self.marks.insert(stream, mark);
+        self.unsaved = true;
     }
 
     /// Forgets a stream's mark: nothing of it has to be readable after a crash any more.
     pub(super) fn remove(&mut self, stream: StreamId) -> bool {
-        self.marks.remove(&stream).is_some()
+        let known = self.marks.remove(&stream).is_some();
+        self.unsaved |= known;
+        known
     }
 
-    /// Puts the marks on disk, all or none.
-    pub(super) fn save(&self) -> Result<(), ResultsError> {
+    /// Puts the marks on disk, all or none, if they are not there. What failed is tried again the next time.
+    pub(super) fn save(&mut self) -> Result<(), ResultsError> {
+        if !self.unsaved {
+            return Ok(());
+        }
         let temporary = self.path.with_extension("tmp");
         let mut file = File::create(&temporary).map_err(ResultsError::io("create", &temporary))?;
         file.write_all(render(&self.marks).as_bytes())
-            .and_then(|()| file.sync_data())
             .map_err(ResultsError::io("write to", &temporary))?;
+        file.sync_data()
+            .map_err(ResultsError::io(SYNC, &temporary))?;
         std::fs::rename(&temporary, &self.path).map_err(ResultsError::io("replace", &self.path))?;
-        sync_dir(self.path.parent().unwrap_or(Path::new(".")))
+        sync_dir(self.path.parent().unwrap_or(Path::new(".")))?;
+        self.unsaved = false;
+        Ok(())
     }
 }
 
 /// Puts a directory's entries on disk.
 pub(super) fn sync_dir(dir: &Path) -> Result<(), ResultsError> {
-    File::open(dir)
-        .and_then(|dir| dir.sync_all())
-        .map_err(ResultsError::io("sync", dir))
+    let opened = File::open(dir).map_err(ResultsError::io("open", dir))?;
+    opened.sync_all().map_err(ResultsError::io(SYNC, dir))
 }
 
 /// The directory of a stream below the results directory.

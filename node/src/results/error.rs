@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use unisono_engine::row::{Seq, StreamId, StreamKind};
 
+/// The action that only `fsync` itself fails.
+pub(super) const SYNC: &str = "sync";
+
 /// A fault of the results log.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
@@ -120,6 +123,11 @@ impl ResultsError {
             path,
             source,
         }
+    }
+
+    /// Whether the disk itself failed to keep what it had taken.
+    pub(super) fn is_of_sync(&self) -> bool {
+        matches!(self, Self::Io { action, .. } if *action == SYNC)
     }
 
     pub(super) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> Self {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unisono_api::dto::{
-    CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, Readiness, Role,
+    CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, Role,
 };
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_engine::spec::Timestamp;
@@ -14,11 +14,15 @@ use unisono_replication::command::FeedId;
 use super::config;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
-use crate::status::NodeStatus;
+use crate::status::{self, feed_name};
 
 pub(super) fn info(core: &Core) -> ClusterInfo {
     let view = core.replica.view().borrow().clone();
     let drifts = config::drifts(core);
+    let role = own_role(core, &view);
+    let known = view
+        .leader
+        .filter(|&leader| leader != view.number || role == Role::Leader);
     let agreed = core.agreed();
     let last = agreed
         .machine
@@ -35,10 +39,10 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
         waiting: config::waiting(core, &view),
         removed: agreed.machine.removed().iter().cloned().collect(),
         node: u64::from(core.config.node.id),
-        role: own_role(&view),
+        role,
         nodes: nodes(core, &view),
         term: view.term,
-        leader: view.leader.map(u64::from),
+        leader: known.map(u64::from),
         tick: ticks.filter(|&ticks| ticks > 0),
         agreed_time: last.map(|last| timestamp::format(Timestamp(last))),
         lanes: lanes(&agreed),
@@ -50,44 +54,12 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
     }
 }
 
-pub(super) fn readiness(core: &Core) -> Readiness {
-    let view = core.replica.view().borrow().clone();
-    let missing = config::missing(core, &view);
-    let agreed = core.agreed();
-    let mut reasons = Vec::new();
-    if view.leader.is_none() {
-        reasons.push("no leader is known".to_owned());
-    }
-    reasons.extend(missing);
-    reasons.extend(config::sink_troubles(core));
-    for feed in feeds(&agreed) {
-        if let FeedState::Stopped { error } = feed.state {
-            reasons.push(format!("feed {} is stopped: {error}", feed.name));
-        }
-    }
-    for feed in agreed.feeds.values() {
-        reasons.extend(
-            feed.fetchers()
-                .iter()
-                .filter_map(|fetcher| fetcher.state().trouble),
-        );
-        // A lane that cannot be read holds its feed back when a tick wants more of it.
-        let faults = feed.lanes().into_iter().filter_map(|lane| lane.fault());
-        for fault in faults {
-            if !reasons.iter().any(|reason| reason.contains(&fault)) {
-                reasons.push(fault);
-            }
-        }
-    }
-    Readiness {
-        ready: reasons.is_empty(),
-        reasons,
-    }
-}
-
-fn own_role(view: &View) -> Role {
+fn own_role(core: &Core, view: &View) -> Role {
+    let seat = status::seat(core, view);
     match view.role {
-        unisono_replication::Role::Leader => Role::Leader,
+        unisono_replication::Role::Leader if seat.leads(status::contact(core)) => Role::Leader,
+        // No quorum has acknowledged it of late: another one may lead.
+        unisono_replication::Role::Leader => Role::Unknown,
         unisono_replication::Role::Follower => Role::Follower,
         unisono_replication::Role::Candidate => Role::Candidate,
         unisono_replication::Role::Learner => Role::Learner,
@@ -95,18 +67,16 @@ fn own_role(view: &View) -> Role {
 }
 
 fn nodes(core: &Core, view: &View) -> Vec<NodeInfo> {
-    let peers = core.replica.peers();
     let own = core.config.node.id;
-    let indexes: BTreeMap<u16, u64> = peers
-        .iter()
-        .filter(|peer| peer.received.elapsed() < crate::status::FRESH)
-        .filter_map(|peer| Some((peer.number, NodeStatus::decode(&peer.status)?.applied)))
+    let told = status::peers(core, status::FRESH).into_iter();
+    let indexes: BTreeMap<u16, u64> = told
+        .map(|(number, told)| (number, told.applied))
         .chain([(own, view.applied)])
         .collect();
     let front = indexes.values().copied().max().unwrap_or(0);
     let node = |&number: &u16| {
         let role = match () {
-            () if number == own => own_role(view),
+            () if number == own => own_role(core, view),
             () if view.leader == Some(number) => Role::Leader,
             () if view.learners.contains(&number) => Role::Learner,
             () if view.voters.contains(&number) && indexes.contains_key(&number) => Role::Follower,
@@ -140,11 +110,14 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
             .get(&id)
             .map(|feed| feed.lanes())
             .unwrap_or_default();
+        let status = agreed.feeds.get(&id).map(|feed| feed.status());
+        let watermarks = status.map(|status| status.watermarks).unwrap_or_default();
         for (index, lane) in feed.lanes.iter().enumerate() {
             if lane.retired {
                 continue;
             }
             let buffer = buffers.get(index);
+            let watermark = watermarks.get(index).copied().flatten();
             let trouble = buffer.and_then(|buffer| buffer.fault());
             // Of a lane that cannot be read nobody knows the end.
             let readable = buffer.filter(|_| trouble.is_none());
@@ -156,7 +129,7 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
                 position: lane.cut,
                 end,
                 lag: end.map(|end| end - lane.cut),
-                watermark: None,
+                watermark: watermark.map(timestamp::format),
                 trouble,
             });
         }
@@ -178,11 +151,7 @@ fn frontier(agreed: &Agreed) -> BTreeMap<String, Option<u64>> {
 
 fn feeds(agreed: &Agreed) -> Vec<FeedInfo> {
     let info = |&id: &FeedId| {
-        let stopped = agreed
-            .refused
-            .get(&id)
-            .cloned()
-            .or_else(|| agreed.feeds.get(&id).and_then(|feed| feed.status().stopped));
+        let stopped = status::stopped(agreed, id);
         let state = stopped.map_or(FeedState::Running, |error| FeedState::Stopped { error });
         FeedInfo {
             name: feed_name(agreed, id),
@@ -190,11 +159,4 @@ fn feeds(agreed: &Agreed) -> Vec<FeedInfo> {
         }
     };
     agreed.machine.feeds().keys().map(info).collect()
-}
-
-/// A feed is called by the sources that it reads, and its number in the log.
-fn feed_name(agreed: &Agreed, id: FeedId) -> String {
-    let sources = agreed.machine.feeds()[&id].sources.iter();
-    let names: Vec<_> = sources.map(|source| source.name.as_str()).collect();
-    format!("{}#{}", names.join("+"), id.0)
 }

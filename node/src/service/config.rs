@@ -58,12 +58,6 @@ pub(super) fn drifts(core: &Core) -> Vec<DriftInfo> {
     drifts
 }
 
-/// Sinks that this node cannot publish to.
-pub(super) fn sink_troubles(core: &Core) -> Vec<String> {
-    let views = core.sinks.all().into_iter();
-    views.filter_map(|(_, view)| view.trouble).collect()
-}
-
 /// Which pipelines are to be and are not yet, and why, if this node is the one that tries. One that only a minority's files
 /// have is drift, not a lack.
 pub(super) fn missing(core: &Core, view: &View) -> Vec<String> {

@@ -1,6 +1,8 @@
 //! Metrics for Prometheus.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use unisono_api::Metric;
 use unisono_engine::PipelineStats;
@@ -9,6 +11,9 @@ use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use crate::agreement;
 use crate::core::{Agreed, Core, Counters};
 use crate::ids::key_of;
+use crate::proposer::wall_ms;
+use crate::status;
+use crate::threads::lock;
 
 /// A pipeline's counters by name.
 pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
@@ -28,6 +33,8 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
 pub(super) fn all(core: &Core) -> Vec<Metric> {
     let mut metrics = node(core);
     metrics.extend(confirming(&core.counters));
+    metrics.extend(counted(core));
+    metrics.extend(ages(core));
     drifts(core, &mut metrics);
     let agreed = core.agreed();
     lanes(&agreed, &mut metrics);
@@ -57,10 +64,18 @@ fn confirming(counters: &Counters) -> [Metric; 2] {
 
 fn node(core: &Core) -> Vec<Metric> {
     let view = core.replica.view().borrow().clone();
-    let counters = &core.counters;
-    let leads = if view.is_leader() { 1.0 } else { 0.0 };
+    let seat = status::seat(core, &view);
+    let leads = if seat.leads(status::contact(core)) {
+        1.0
+    } else {
+        0.0
+    };
     vec![
-        Metric::gauge("unisono_leader", "1 if this node leads, else 0.", leads),
+        Metric::gauge(
+            "unisono_leader",
+            "1 if this node leads and a quorum has acknowledged it of late, else 0.",
+            leads,
+        ),
         Metric::gauge("unisono_raft_term", "The Raft term.", number(view.term)),
         Metric::gauge(
             "unisono_raft_applied_index",
@@ -72,53 +87,144 @@ fn node(core: &Core) -> Vec<Metric> {
             "The entry at which the last checkpoint stands.",
             number(view.snapshot),
         ),
-        total(
+    ]
+}
+
+type Counted<'a> = (&'a str, &'a str, &'a AtomicU64);
+
+fn counted(core: &Core) -> Vec<Metric> {
+    let metric = |(name, help, counter): Counted<'_>| {
+        Metric::counter(name, help, number(counter.load(Ordering::Relaxed)))
+    };
+    let counters = &core.counters;
+    let all = of_log(counters).into_iter().chain(of_sinks(counters));
+    all.chain(of_doubts(counters)).map(metric).collect()
+}
+
+fn of_log(counters: &Counters) -> [Counted<'_>; 6] {
+    [
+        (
             "unisono_entries_total",
             "Entries read from the agreed log.",
             &counters.entries,
         ),
-        total("unisono_ticks_total", "Ticks taken in.", &counters.ticks),
-        total(
+        ("unisono_ticks_total", "Ticks taken in.", &counters.ticks),
+        (
             "unisono_void_entries_total",
             "Entries that did not count: proposed on an older state or in an older term.",
             &counters.void_entries,
         ),
-        total(
+        (
             "unisono_proposals_lost_total",
             "Proposals that were not committed, or whose outcome is unknown.",
             &counters.proposals_lost,
         ),
-        total(
+        (
             "unisono_checkpoints_total",
             "Checkpoints made.",
             &counters.checkpoints,
         ),
-        total(
+        (
             "unisono_checkpoints_installed_total",
             "Checkpoints taken from a peer.",
             &counters.checkpoints_installed,
         ),
-        total(
+    ]
+}
+
+fn of_sinks(counters: &Counters) -> [Counted<'_>; 4] {
+    [
+        (
             "unisono_takeovers_total",
             "Times a sink was acquired.",
             &counters.takeovers,
         ),
-        total(
+        (
             "unisono_published_rows_total",
             "Rows that this node published to sinks other than the built-in one.",
             &counters.published_rows,
         ),
-        total(
+        (
             "unisono_publish_retries_total",
             "Publications that failed.",
             &counters.publish_retries,
         ),
-        total(
+        (
             "unisono_fenced_total",
             "Times another publisher fenced this one.",
             &counters.fenced,
         ),
     ]
+}
+
+/// What happens only while not all replicas are well.
+fn of_doubts(counters: &Counters) -> [Counted<'_>; 4] {
+    [
+        (
+            "unisono_ticks_alone_total",
+            "Ticks taken in by the word of the leader alone, while no other replica could confirm them.",
+            &counters.ticks_alone,
+        ),
+        (
+            "unisono_rows_alone_total",
+            "Rows that this node published though no other replica had confirmed them.",
+            &counters.rows_alone,
+        ),
+        (
+            "unisono_disagreements_total",
+            "Times another replica held other records or rows than this node, which led.",
+            &counters.disagreements,
+        ),
+        (
+            "unisono_unfit_total",
+            "Times this node gave the lead to a fitter replica.",
+            &counters.unfit,
+        ),
+    ]
+}
+
+/// How old the newest is of what must keep coming; what never came is not shown.
+fn ages(core: &Core) -> Vec<Metric> {
+    let pulse = core.replica.pulse();
+    let since = |at: &Mutex<Option<Instant>>| lock(at).map(|at| at.elapsed());
+    let ages: [(&str, &str, Option<Duration>); 6] = [
+        (
+            "unisono_commit_age_seconds",
+            "Since the last entry of the agreed log was read here.",
+            since(&core.health.committed),
+        ),
+        (
+            "unisono_checkpoint_age_seconds",
+            "Since the last checkpoint was made or taken here, since the process started.",
+            since(&core.health.checkpoint),
+        ),
+        (
+            "unisono_durable_write_age_seconds",
+            "Since the last write of the agreed log was durable on this disk.",
+            pulse.written,
+        ),
+        (
+            "unisono_write_seconds",
+            "For how long the present write of the agreed log has taken; 0: there is none.",
+            Some(pulse.writing.unwrap_or_default()),
+        ),
+        (
+            "unisono_leader_heard_age_seconds",
+            "Since the leader was heard, where this node follows one.",
+            pulse.heard,
+        ),
+        (
+            "unisono_quorum_age_seconds",
+            "Since a quorum acknowledged this node, where it leads.",
+            pulse.quorum,
+        ),
+    ];
+    let known = ages
+        .into_iter()
+        .filter_map(|(name, help, age)| Some((name, help, age?)));
+    known
+        .map(|(name, help, age)| Metric::gauge(name, help, age.as_secs_f64()))
+        .collect()
 }
 
 fn drifts(core: &Core, metrics: &mut Vec<Metric>) {
@@ -177,14 +283,20 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
                 if buffer.fault().is_some() { 1.0 } else { 0.0 },
             )));
         }
-        let stopped = agreed.refused.contains_key(id)
-            || agreed
-                .feeds
-                .get(id)
-                .is_some_and(|feed| feed.status().stopped.is_some());
-        let value = if stopped { 1.0 } else { 0.0 };
+        let value = if status::stopped(agreed, *id).is_some() {
+            1.0
+        } else {
+            0.0
+        };
         let help = "1 if the feed does not run on this node, else 0.";
         metrics.push(Metric::gauge("unisono_feed_stopped", help, value).label("feed", id.0));
+        if let Some(agreed_ms) = feed.agreed_ms {
+            let help =
+                "Agreed time minus this node's clock, in seconds; well below 0: it is behind.";
+            let ahead = agreed_ms.saturating_sub(wall_ms()) as f64 / 1000.0;
+            let metric = Metric::gauge("unisono_agreed_time_minus_clock_seconds", help, ahead);
+            metrics.push(metric.label("feed", id.0));
+        }
     }
 }
 
@@ -205,6 +317,12 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             "unisono_next_seq",
             "The number of the next row to compute.",
             number(core.results.next_seq(stream).0),
+        )));
+        let waits = status::waits(core, incarnation).unwrap_or_default();
+        metrics.push(labelled(Metric::gauge(
+            "unisono_publish_wait_seconds",
+            "For how long rows have waited to be published from here while none was; 0 where this node does not lead.",
+            waits.as_secs_f64(),
         )));
         let feed = agreed.feeds.get(&pipeline.feed);
         let Some(stats) = feed.and_then(|feed| feed.status().pipelines.get(&id).copied()) else {

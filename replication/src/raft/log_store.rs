@@ -14,6 +14,7 @@ use std::ops::{Bound, Range, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use openraft::OptionalSend;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
@@ -68,6 +69,7 @@ impl Shared {
         }
         state.waiting.push(operation);
         if !std::mem::replace(&mut state.busy, true) {
+            state.busy_since = Some(Instant::now());
             drop(state);
             self.write(Some(thread::current().id()));
         }
@@ -176,6 +178,14 @@ impl LogStore {
     /// Index of the last purged entry.
     pub(crate) fn purged(&self) -> Option<u64> {
         self.shared().lock().purged.map(|purged| purged.index)
+    }
+
+    /// How long ago the last group became durable, and for how long the present one is being written.
+    pub(crate) fn writes(&self) -> (Option<Duration>, Option<Duration>) {
+        let state = self.shared().lock();
+        let age = |at: Option<Instant>| at.map(|at| at.elapsed());
+        let writing = state.busy_since.filter(|_| state.busy);
+        (age(state.written_at), age(writing))
     }
 
     /// Takes nothing any more. What was taken before is still written.

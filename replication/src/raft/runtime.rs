@@ -9,13 +9,14 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{Config, RaftMetrics, SnapshotPolicy};
 use tokio::runtime::Runtime;
-use tokio::sync::{Notify, Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::applier::{Mark, StateMachine};
@@ -36,12 +37,14 @@ use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
 use crate::identity::number_of;
 use crate::snapshots::Snapshots;
-use crate::view::{Role, View};
+use crate::view::{Pulse, Role, View};
 
 /// A proposal that is not committed for so long has an unknown outcome: there is no quorum.
 const PROPOSE: Duration = Duration::from_secs(5);
 /// How long a hand-over may take.
 const HAND_OVER: Duration = Duration::from_secs(2);
+/// Who is named to take over may lack so many entries: it gets them before it stands.
+const NEARLY: u64 = 100;
 /// Entries in one message: with ticks of a few hundred bytes, far below a megabyte.
 const MESSAGE_ENTRIES: u64 = 256;
 
@@ -56,6 +59,7 @@ pub(crate) struct Inner {
     pub(crate) view: watch::Receiver<View>,
     pub(crate) fatal: watch::Receiver<Option<String>>,
     network: Network,
+    takeover: Arc<Takeover>,
     /// Held through a change of members.
     changing: Arc<tokio::sync::Mutex<()>>,
     /// Ends Raft's thread when it is dropped.
@@ -99,6 +103,14 @@ impl Inner {
         let raft = runtime
             .block_on(made)
             .map_err(|error| StartError::Raft(error.to_string()))?;
+        let detector = Detector::new(config.heartbeat);
+        let takeover = Takeover::new(
+            raft.clone(),
+            config.number,
+            log.node_id(),
+            &network,
+            detector,
+        );
         let inner = Self {
             raft,
             log,
@@ -109,6 +121,7 @@ impl Inner {
             view,
             fatal: failed,
             network,
+            takeover,
             changing: Arc::default(),
             stop: Mutex::default(),
             thread: Mutex::default(),
@@ -141,17 +154,8 @@ impl Inner {
         fatal: watch::Sender<Option<String>>,
     ) -> Result<(), StartError> {
         let number = self.view.borrow().number;
-        let takeover = Arc::new(Takeover {
-            raft: self.raft.clone(),
-            number,
-            node_id: self.log.node_id(),
-            peers: Arc::clone(&self.network.peers),
-            detector: Mutex::new(Detector::new(heartbeat)),
-            alarm: Notify::new(),
-            started: Instant::now(),
-        });
         let peers = Peers {
-            takeover: Arc::clone(&takeover),
+            takeover: Arc::clone(&self.takeover),
             raft: self.raft.clone(),
             node_id: self.log.node_id(),
             gossip: Arc::clone(&self.gossip),
@@ -161,8 +165,8 @@ impl Inner {
         };
         let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Runtime)?;
         tokio::spawn(accept(listener, peers));
-        ask_all(&self.gossip, &self.network.peers, &takeover);
-        tokio::spawn(takeover.run(self.view.clone()));
+        ask_all(&self.gossip, &self.network.peers, &self.takeover);
+        tokio::spawn(Arc::clone(&self.takeover).run(self.view.clone()));
         let members = Members {
             raft: self.raft.clone(),
             number,
@@ -231,21 +235,53 @@ impl Inner {
         members::remove(&self.raft, &self.changing, number).await
     }
 
-    pub(crate) async fn hand_over(&self) -> Result<(), HandOverError> {
+    pub(crate) fn pulse(&self) -> Pulse {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let leads = metrics.state.is_leader();
+        let membership = metrics.membership_config.membership();
+        // Nobody acknowledges to a voter that is alone.
+        let alone = membership.voter_ids().eq([self.log.node_id()]);
+        let acked = metrics.last_quorum_acked.map(|acked| acked.elapsed());
+        let (written, writing) = self.log.writes();
+        Pulse {
+            heard: self.takeover.silence(metrics.current_term),
+            quorum: match alone {
+                true => Some(Duration::ZERO),
+                false => acked,
+            }
+            .filter(|_| leads),
+            written,
+            writing,
+        }
+    }
+
+    /// To the one of `preferred` that comes first, if any are named, and else to the voter that lacks least.
+    pub(crate) async fn hand_over(&self, preferred: &[u16]) -> Result<(), HandOverError> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {
             return Err(HandOverError::NotLeader);
         };
         let heard = self.gossip.fresh();
-        let candidates = metrics.membership_config.membership().voter_ids();
-        let to = candidates
-            .filter(|&id| {
-                heard
-                    .get(&number_of(id))
-                    .is_some_and(|told| told.node_id == id)
-            })
-            .max_by_key(|id| replication.get(id).copied().flatten())
-            .ok_or(HandOverError::NoCandidate)?;
+        let voters = metrics.membership_config.membership().voter_ids();
+        let is_there = |id: u64| heard.get(&number_of(id)).map(|told| told.node_id) == Some(id);
+        let mut candidates = voters.filter(|&id| is_there(id)).collect::<Vec<_>>();
+        candidates.sort_by_key(|id| std::cmp::Reverse(replication.get(id).copied().flatten()));
+        let to = if preferred.is_empty() {
+            candidates.first().copied()
+        } else {
+            let last = metrics.last_log_index.unwrap_or(0);
+            let follows = |id: &u64| {
+                let held = replication.get(id).copied().flatten();
+                index_of(held.as_ref()) + NEARLY >= last
+            };
+            let follows = candidates.iter().filter(|id| follows(id));
+            let rank = |id: u64| preferred.iter().position(|&it| it == number_of(id));
+            follows
+                .filter_map(|&id| Some((rank(id)?, id)))
+                .min()
+                .map(|(_, id)| id)
+        };
+        let to = to.ok_or(HandOverError::NoCandidate)?;
         let asked = self.raft.trigger().transfer_leader(to).await;
         asked.map_err(|_| HandOverError::Shutdown)?;
         let number = self.view.borrow().number;

@@ -16,6 +16,7 @@ use openraft::raft::{TransferLeaderRequest, TransferLeaderResponse};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
+use super::network::Network;
 use super::types::{LogId, Raft, Vote, decode, encode};
 use crate::detector::Detector;
 use crate::gossip::Told;
@@ -63,6 +64,24 @@ pub(crate) struct Takeover {
 }
 
 impl Takeover {
+    pub(crate) fn new(
+        raft: Raft,
+        number: u16,
+        node_id: u64,
+        network: &Network,
+        detector: Detector,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            raft,
+            number,
+            node_id,
+            peers: Arc::clone(&network.peers),
+            detector: Mutex::new(detector),
+            alarm: Notify::new(),
+            started: Instant::now(),
+        })
+    }
+
     fn detector(&self) -> MutexGuard<'_, Detector> {
         self.detector.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,6 +89,12 @@ impl Takeover {
     /// A message of Raft's leader came.
     pub(crate) fn heard(&self, term: u64, leader: u16) {
         self.detector().heard(term, leader, Instant::now());
+    }
+
+    /// How long ago the leader of `term` was heard.
+    pub(crate) fn silence(&self, term: u64) -> Option<Duration> {
+        let heard = self.detector().heard_at(term)?;
+        Some(heard.elapsed())
     }
 
     /// What a peer told of itself.

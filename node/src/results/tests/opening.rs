@@ -238,3 +238,25 @@ fn another_version_is_refused_by_name_and_neither_cut_nor_changed() {
     fs::write(&marks, text.replace("durable 1", "durable 7")).unwrap();
     check(&marks, "format version 7, this program reads version 1");
 }
+
+#[test]
+fn a_sync_that_could_not_begin_is_made_good_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = filled(dir.path());
+    let in_the_way = dir.path().join("durable.tmp");
+    std::fs::create_dir(&in_the_way).unwrap();
+    for _ in 0..2 {
+        let error = log.sync().unwrap_err();
+        assert!(error.to_string().contains("durable.tmp"), "{error}");
+    }
+    std::fs::remove_dir(&in_the_way).unwrap();
+    log.sync().unwrap();
+    drop(log);
+    // What is known to be on disk is checked: the marks are there.
+    let path = segments(dir.path()).pop().unwrap();
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(
+        open_error(dir.path()),
+        ResultsError::Corrupt { .. }
+    ));
+}

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
+use std::time::Instant;
 
 use super::index::Index;
 use super::record::{Record, next_index};
@@ -39,6 +40,10 @@ pub(super) struct State {
     pub in_flight: Vec<Answer>,
     /// Whether a group is being handed over or written.
     pub busy: bool,
+    /// Since when that group is.
+    pub busy_since: Option<Instant>,
+    /// When the last group was durable.
+    pub written_at: Option<Instant>,
     pub failed: bool,
     pub closed: bool,
     /// The writing thread has its name.

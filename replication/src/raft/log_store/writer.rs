@@ -9,6 +9,7 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Instant;
 
 use chunked_wal::{Callback, ChunkId, ChunkedWal, Segment, StateMachine, WAL, WALRecord};
 use openraft::storage::IOFlushed;
@@ -176,6 +177,7 @@ impl Shared {
             });
             state.written = sequences.max().unwrap_or(0).max(state.written);
             state.evict();
+            state.written_at = Some(Instant::now());
             (answers, !std::mem::replace(&mut state.named, true))
         };
         if first {
@@ -196,6 +198,7 @@ impl Shared {
         let more = {
             let mut state = self.lock();
             state.busy = !state.waiting.is_empty();
+            state.busy_since = Some(Instant::now());
             state.busy
         };
         if more {

@@ -1,0 +1,123 @@
+//! Whether the leader gives the lead to a fitter one: pure; the caller brings the clock and the scores.
+//!
+//! A score is the number of pipelines that a replica can read, confirm and publish now. One that is strictly greater for a
+//! while is a reason; being equal never is, so that a trouble of all moves nothing.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long another one must be fitter.
+const HELD: Duration = Duration::from_millis(300);
+/// How long one that failed in office counts as no fitter than it was then.
+const UNFIT: Duration = Duration::from_secs(30);
+
+/// What one replica knows of its own and of the others' fitness.
+#[derive(Debug, Default)]
+pub struct Fitness {
+    /// Since when others are fitter than this one, which leads.
+    fitter: BTreeMap<u16, Instant>,
+    /// Its score when it gave the lead away for it, and when that was.
+    failed: Option<(u32, Instant)>,
+}
+
+impl Fitness {
+    /// The score to tell, where `able` pipelines seem to be well.
+    #[must_use]
+    pub fn score(&self, able: u32, now: Instant) -> u32 {
+        let failed = self.failed.filter(|(_, at)| is_within(*at, now, UNFIT));
+        failed.map_or(able, |(then, _)| able.min(then))
+    }
+
+    /// Looks at the others' scores, which are fresh. Whom to hand over to, the fittest first, if it is time; `able` is as
+    /// for [`Self::score`].
+    pub fn look(
+        &mut self,
+        leads: bool,
+        able: u32,
+        others: &BTreeMap<u16, u32>,
+        now: Instant,
+    ) -> Option<Vec<u16>> {
+        let own = self.score(able, now);
+        let is_fitter = |number: &u16| leads && others.get(number).is_some_and(|&it| it > own);
+        self.fitter.retain(|number, _| is_fitter(number));
+        for &number in others.keys().filter(|number| is_fitter(number)) {
+            self.fitter.entry(number).or_insert(now);
+        }
+        let held = self.fitter.iter();
+        let held = held.filter(|(_, since)| !is_within(**since, now, HELD));
+        let mut held: Vec<u16> = held.map(|(&number, _)| number).collect();
+        if held.is_empty() {
+            return None;
+        }
+        held.sort_by_key(|number| Reverse(others[number]));
+        self.failed = Some((own, now));
+        self.fitter.clear();
+        Some(held)
+    }
+}
+
+fn is_within(at: Instant, now: Instant, most: Duration) -> bool {
+    now.saturating_duration_since(at) < most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scores(of: &[(u16, u32)]) -> BTreeMap<u16, u32> {
+        of.iter().copied().collect()
+    }
+
+    #[test]
+    fn the_lead_goes_to_the_fittest_after_it_was_fitter_for_a_while() {
+        let (mut fitness, start) = (Fitness::default(), Instant::now());
+        let others = scores(&[(2, 2), (3, 3)]);
+        let early = HELD - Duration::from_millis(1);
+        assert_eq!(fitness.look(true, 1, &others, start), None);
+        assert_eq!(fitness.look(true, 1, &others, start + early), None);
+        let given = fitness.look(true, 1, &others, start + HELD);
+        assert_eq!(given, Some(vec![3, 2]));
+    }
+
+    #[test]
+    fn an_equal_one_is_no_reason_nor_one_that_was_fitter_for_a_moment() {
+        let (mut fitness, start) = (Fitness::default(), Instant::now());
+        let equal = scores(&[(2, 2)]);
+        assert_eq!(fitness.look(true, 2, &equal, start), None);
+        assert_eq!(fitness.look(true, 2, &equal, start + UNFIT), None);
+        let later = start + UNFIT;
+        assert_eq!(fitness.look(true, 1, &equal, later), None);
+        assert_eq!(fitness.look(true, 2, &equal, later + HELD / 2), None);
+        assert_eq!(fitness.look(true, 1, &equal, later + HELD), None);
+    }
+
+    #[test]
+    fn one_that_is_not_heard_any_more_is_not_fitter() {
+        let (mut fitness, start) = (Fitness::default(), Instant::now());
+        let others = scores(&[(2, 2)]);
+        assert_eq!(fitness.look(true, 1, &others, start), None);
+        assert_eq!(fitness.look(true, 1, &scores(&[]), start + HELD / 2), None);
+        assert_eq!(fitness.look(true, 1, &others, start + HELD), None);
+    }
+
+    #[test]
+    fn whoever_does_not_lead_gives_nothing_away() {
+        let (mut fitness, start) = (Fitness::default(), Instant::now());
+        let others = scores(&[(2, 2)]);
+        assert_eq!(fitness.look(false, 1, &others, start), None);
+        assert_eq!(fitness.look(false, 1, &others, start + HELD), None);
+        assert_eq!(fitness.look(true, 1, &others, start + HELD), None);
+    }
+
+    #[test]
+    fn who_failed_in_office_counts_as_no_fitter_for_half_a_minute() {
+        let (mut fitness, start) = (Fitness::default(), Instant::now());
+        let others = scores(&[(2, 2)]);
+        assert_eq!(fitness.look(true, 0, &others, start), None);
+        let given = start + HELD;
+        assert!(fitness.look(true, 0, &others, given).is_some());
+        assert_eq!(fitness.score(2, given + UNFIT - HELD), 0);
+        assert_eq!(fitness.score(2, given + UNFIT), 2);
+    }
+}

@@ -1,0 +1,205 @@
+//! How this node does, gathered from its parts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use unisono_engine::row::StreamId;
+use unisono_replication::command::FeedId;
+use unisono_replication::machine::Pipeline;
+use unisono_replication::{Role, View};
+
+use super::{FRESH, NodeStatus};
+use crate::core::{Agreed, Core};
+use crate::health::memory::Numbers;
+use crate::health::ready::{STUCK, Seat};
+use crate::health::{Condition, HUNG, LAG, STANDS};
+use crate::ids::{key_of, streams_of};
+use crate::threads::lock;
+
+/// Word of a leader or a quorum is never too old before this, however short the time-outs of elections.
+const CONTACT: Duration = Duration::from_secs(1);
+
+/// How old word of a leader or a quorum may be: the last election time-outs.
+#[must_use]
+pub fn contact(core: &Core) -> Duration {
+    (core.config.cluster.election_timeout.1 * 2).max(CONTACT)
+}
+
+/// The part that this node plays.
+#[must_use]
+pub fn seat(core: &Core, view: &View) -> Seat {
+    let pulse = core.replica.pulse();
+    match (view.role, view.leader) {
+        (Role::Leader, _) => Seat::Leads(pulse.quorum),
+        (Role::Learner, _) => Seat::Learns,
+        (Role::Follower, Some(leader)) => Seat::Follows(leader, pulse.heard),
+        (Role::Follower | Role::Candidate, _) => Seat::Leaderless,
+    }
+}
+
+/// Entries of the agreed log that somebody has read, or this node has, and its driver has not.
+#[must_use]
+pub fn lag(core: &Core, view: &View) -> u64 {
+    let told = peers(core, FRESH).into_values().map(|told| told.applied);
+    let front = told.max().unwrap_or(0).max(view.applied);
+    front.saturating_sub(core.agreed().index)
+}
+
+/// What the peers told that were heard so lately.
+#[must_use]
+pub fn peers(core: &Core, within: Duration) -> BTreeMap<u16, NodeStatus> {
+    let peers = core.replica.peers().into_iter();
+    let fresh = peers.filter(|peer| peer.received.elapsed() < within);
+    fresh
+        .filter_map(|peer| Some((peer.number, NodeStatus::decode(&peer.status)?)))
+        .collect()
+}
+
+/// A feed is called by the sources that it reads, and its number in the log.
+#[must_use]
+pub fn feed_name(agreed: &Agreed, id: FeedId) -> String {
+    let sources = agreed.machine.feeds()[&id].sources.iter();
+    let names: Vec<_> = sources.map(|source| source.name.as_str()).collect();
+    format!("{}#{}", names.join("+"), id.0)
+}
+
+/// Why a feed takes in nothing more; `None` while it runs, or is about to.
+#[must_use]
+pub fn stopped(agreed: &Agreed, id: FeedId) -> Option<String> {
+    let refused = agreed.refused.get(&id).cloned();
+    refused.or_else(|| agreed.feeds.get(&id).and_then(|feed| feed.status().stopped))
+}
+
+/// Why a feed stands still here; empty if it runs.
+#[must_use]
+pub fn feed_troubles(agreed: &Agreed, id: FeedId) -> Vec<String> {
+    let name = || feed_name(agreed, id);
+    let mut troubles = Vec::new();
+    if let Some(error) = stopped(agreed, id) {
+        troubles.push(format!("feed {} is stopped: {error}", name()));
+    }
+    let Some(feed) = agreed.feeds.get(&id) else {
+        if troubles.is_empty() {
+            troubles.push(format!("feed {} has not started here yet", name()));
+        }
+        return troubles;
+    };
+    let sources = feed.fetchers().iter();
+    troubles.extend(sources.filter_map(|fetcher| fetcher.state().trouble));
+    // A lane that cannot be read holds its feed back when a tick wants more of it.
+    for fault in feed.lanes().into_iter().filter_map(|lane| lane.fault()) {
+        if !troubles.iter().any(|trouble| trouble.contains(&fault)) {
+            troubles.push(fault);
+        }
+    }
+    let waits = feed.waits_since().map(|since| since.elapsed());
+    if let Some(age) = waits.filter(|&age| age >= STANDS && troubles.is_empty()) {
+        let age = age.as_secs();
+        troubles.push(format!(
+            "feed {}: a tick that was agreed {age} s ago is not taken in here yet",
+            name()
+        ));
+    }
+    troubles
+}
+
+/// Takes in how rows stand now. To be called several times a second.
+pub fn observe(core: &Core) {
+    let view = core.replica.view().borrow().clone();
+    let in_touch = seat(core, &view).is_in_touch(contact(core));
+    let keeps_up = in_touch && lag(core, &view) <= LAG;
+    let publishes = core.authority().is_some();
+    let agreed = core.agreed();
+    let mut streams = BTreeMap::new();
+    for (&incarnation, pipeline) in agreed.machine.pipelines() {
+        for stream in streams_of(incarnation) {
+            let numbers = numbers(core, &agreed, stream, publishes && !pipeline.paused);
+            streams.insert(stream, numbers);
+        }
+    }
+    drop(agreed);
+    lock(&core.health.memory).see(keeps_up, &streams, Instant::now());
+}
+
+fn numbers(core: &Core, agreed: &Agreed, stream: StreamId, publishes: bool) -> Numbers {
+    Numbers {
+        frontier: agreed.machine.frontier(key_of(stream)),
+        next: core.results.next_seq(stream).0,
+        publishes,
+    }
+}
+
+/// Rows of a stream that are published and not here: the first, and the one after the last.
+#[must_use]
+pub fn hole(core: &Core, agreed: &Agreed, stream: StreamId) -> Option<(u64, u64)> {
+    let Numbers { frontier, next, .. } = numbers(core, agreed, stream, false);
+    let lacks = lock(&core.health.memory).lacks(stream, frontier, next, Instant::now());
+    lacks.then_some((next, frontier))
+}
+
+/// For how long rows of a pipeline have waited to be published from here.
+#[must_use]
+pub fn waits(core: &Core, incarnation: u64) -> Option<Duration> {
+    let memory = lock(&core.health.memory);
+    let waits = streams_of(incarnation).map(|stream| memory.waits(stream, Instant::now()));
+    waits.into_iter().flatten().max()
+}
+
+/// How this node does, before what it failed in counts.
+#[must_use]
+pub fn own(core: &Core) -> Condition {
+    let view = core.replica.view().borrow().clone();
+    let hangs = core.replica.pulse().writing.is_some_and(|age| age >= HUNG);
+    let lacks = lag(core, &view) > LAG;
+    let sinks = core.sinks.all();
+    let agreed = core.agreed();
+    let runs = |&id: &FeedId| (id.0, feed_troubles(&agreed, id).is_empty());
+    let feeds: BTreeMap<u64, bool> = agreed.machine.feeds().keys().map(runs).collect();
+    let is_able = |(incarnation, pipeline): &(&u64, &Pipeline)| {
+        let disputed = agreed.feeds.get(&pipeline.feed).is_some_and(|feed| {
+            let lanes = feed.lanes();
+            lanes.iter().any(|lane| lane.disputes())
+        });
+        let sink = sinks.get(&pipeline.sink);
+        let reached = sink.is_none_or(|view| view.trouble.is_none());
+        let moves = waits(core, **incarnation).is_none_or(|age| age < STUCK);
+        feeds.get(&pipeline.feed.0) == Some(&true) && !disputed && reached && moves
+    };
+    let able = agreed.machine.pipelines().iter().filter(is_able).count();
+    Condition {
+        score: match hangs || lacks {
+            true => 0,
+            false => u32::try_from(able).unwrap_or(u32::MAX),
+        },
+        feeds,
+    }
+}
+
+/// Gives the lead to a fitter replica when there is one, for as long as the node runs.
+pub async fn watch_fitness(core: std::sync::Arc<Core>) {
+    loop {
+        tokio::time::sleep(super::EVERY / 2).await;
+        let leads = core.replica.view().borrow().is_leader();
+        let voters = core.replica.view().borrow().voters.clone();
+        let own = own(&core).score;
+        let others = peers(&core, FRESH / 2).into_iter();
+        let others = others.filter(|(number, _)| voters.contains(number));
+        let others = others
+            .map(|(number, told)| (number, told.condition.score))
+            .collect();
+        let fitter = lock(&core.health.fitness).look(leads, own, &others, Instant::now());
+        let Some(fitter) = fitter else {
+            continue;
+        };
+        tracing::warn!(
+            own,
+            ?fitter,
+            "others can read and publish more pipelines than this node: it hands the lead over"
+        );
+        core.counters.unfit.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = core.replica.hand_over_to(&fitter).await {
+            tracing::warn!(%error, "no hand-over");
+        }
+    }
+}
