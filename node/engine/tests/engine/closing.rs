@@ -121,6 +121,10 @@ fn an_idle_lane_is_idle_only_while_somebody_sees_its_end() {
     );
     let short = format!("{idle_by_8} tick@9:p0 tick@9 tick@10:p0");
     check(idle(plain(), 5), &short, closed);
+    // Not even in the tick in which another lane would close the window.
+    let other = format!("{idle_by_8} p1@11=1");
+    check(idle(plain(), 5), &format!("{other} tick@8:p0"), closed);
+    check(idle(plain(), 5), &format!("{other} tick@8"), "");
     // An outage: what was written meanwhile is not late when it can be read.
     let outage = format!("{idle_by_8} tick@9 tick@10 tick@11 tick@12:p0");
     check(idle(plain(), 5), &outage, "");
