@@ -5,6 +5,7 @@
 //! number of theirs.
 
 pub mod client;
+mod connections;
 pub mod dto;
 mod error;
 pub mod prometheus;
@@ -15,7 +16,8 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+pub use connections::serve;
 pub use prometheus::{Metric, MetricKind};
 pub use query::{DEFAULT_LIMIT, MAX_LIMIT};
-pub use router::{router, serve};
+pub use router::router;
 pub use service::{OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};

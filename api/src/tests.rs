@@ -3,5 +3,6 @@
 
 mod admin;
 mod client;
+mod connections;
 mod node;
 mod routes;

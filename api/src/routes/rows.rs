@@ -3,13 +3,13 @@
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 
 use crate::dto::PipelineInfo;
 use crate::error::ApiError;
 use crate::query::{self, Cursor, CursorKind, Format};
-use crate::router::App;
+use crate::router::{App, Rows};
 use crate::service::{OpenPage, Service, ServiceError, WindowsPage};
 
 /// Rows below this number are published, as far as the answer knows.
@@ -50,10 +50,10 @@ pub(crate) async fn open(
         let name = name.clone();
         move |service| {
             find_pipeline(service, &name)?;
-            Ok(service.open_windows(&name, limit)?)
+            Ok(open_body(&name, &service.open_windows(&name, limit)?))
         }
     });
-    Ok(open_body(&name, &page.await?))
+    page.await
 }
 
 async fn stream(
@@ -135,7 +135,7 @@ fn accepts_ndjson(headers: &HeaderMap) -> bool {
         .any(|media_type| media_type.trim().eq_ignore_ascii_case(NDJSON))
 }
 
-fn json_body(pipeline: &str, page: &WindowsPage, next: Option<&str>) -> Response {
+fn json_body(pipeline: &str, page: &WindowsPage, next: Option<&str>) -> Rows {
     let capacity = page.rows.iter().map(|row| row.len() + 1).sum::<usize>() + 200;
     let mut body = Vec::with_capacity(capacity);
     let (name, published) = (json(&pipeline), page.published);
@@ -155,7 +155,7 @@ fn append_rows(body: &mut Vec<u8>, rows: &[Bytes]) {
     }
 }
 
-fn ndjson_body(page: &WindowsPage, next: Option<&str>) -> Response {
+fn ndjson_body(page: &WindowsPage, next: Option<&str>) -> Rows {
     let mut body = Vec::with_capacity(page.rows.iter().map(|row| row.len() + 1).sum());
     for row in &page.rows {
         body.extend_from_slice(row);
@@ -171,7 +171,7 @@ fn ndjson_body(page: &WindowsPage, next: Option<&str>) -> Response {
     response
 }
 
-fn open_body(pipeline: &str, page: &OpenPage) -> Response {
+fn open_body(pipeline: &str, page: &OpenPage) -> Rows {
     let mut body = Vec::new();
     let head = format!(
         r#"{{"pipeline":{},"tick":{},"watermark":{},"truncated":{},"rows":["#,
@@ -186,8 +186,12 @@ fn open_body(pipeline: &str, page: &OpenPage) -> Response {
     body_of("application/json", body)
 }
 
-fn body_of(content_type: &'static str, body: Vec<u8>) -> Response {
-    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+fn body_of(content_type: &'static str, body: Vec<u8>) -> Rows {
+    let mut rows = Rows::new(body);
+    let content_type = HeaderValue::from_static(content_type);
+    rows.headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    rows
 }
 
 // Texts, numbers and their absence: none of them can fail to be written.

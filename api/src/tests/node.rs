@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::connections::{self, Patience};
 use crate::dto::{
     CheckpointInfo, ClusterInfo, Done, FeedInfo, FeedState, NodeInfo, PipelineInfo, Readiness,
     Role, WindowInfo,
@@ -166,9 +167,14 @@ impl Service for Node {
 
 /// Serves `node` until the test's runtime ends.
 pub(super) async fn serve(node: Node) -> SocketAddr {
+    serve_with(node, Patience::default()).await
+}
+
+pub(super) async fn serve_with(node: Node, patience: Patience) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let router = crate::router(Arc::new(node));
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let served = connections::serve_with(listener, router, patience);
+    tokio::spawn(async move { served.await.unwrap() });
     address
 }

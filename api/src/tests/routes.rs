@@ -345,6 +345,20 @@ async fn a_node_that_is_not_ready_lives() {
 }
 
 #[tokio::test]
+async fn an_address_that_is_escaped_badly_is_refused() {
+    let address = all_published().await;
+    for path in [
+        "/v1/pipelines/%zz/windows",
+        "/v1/pipelines/dns/windows?city=%f",
+        "/v1/pipelines/dns/windows?city=%ff",
+    ] {
+        let answer = get(address, path).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.body);
+        assert_eq!(answer.json()["error"]["code"], "bad_query");
+    }
+}
+
+#[tokio::test]
 async fn metrics_are_prometheus_text() {
     let answer = get(all_published().await, "/metrics").await;
     let expected = "# HELP unisono_rows_total rows published\n\

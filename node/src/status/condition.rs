@@ -182,7 +182,8 @@ pub async fn watch_fitness(core: std::sync::Arc<Core>) {
         tokio::time::sleep(super::EVERY / 2).await;
         let leads = core.replica.view().borrow().is_leader();
         let voters = core.replica.view().borrow().voters.clone();
-        let own = own(&core).score;
+        // Whoever does not lead has nothing to give.
+        let own = if leads { own(&core).score } else { 0 };
         let others = peers(&core, FRESH / 2).into_iter();
         let others = others.filter(|(number, _)| voters.contains(number));
         let others = others
