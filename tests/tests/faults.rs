@@ -337,7 +337,7 @@ fn a_replica_with_other_bytes_stops_before_a_row_comes_of_them() {
     for (index, replica) in replicas.iter_mut().enumerate() {
         if index == odd {
             replica
-                .wait_ready(503, "hold other records here than on the leader")
+                .wait_ready(503, "hold other records here than were agreed")
                 .unwrap();
             says_once(&replica.said(), &["ERROR", "hold other records here"]);
             assert!(replica.rows().unwrap().iter().all(|row| row.contains('x')));

@@ -301,7 +301,9 @@ impl Reading {
             Some(check) => lane.check(reader.as_mut(), handle, &mut self.block, check)?,
             None => lane.fill(reader.as_mut(), handle, &mut self.block)?,
         };
-        if lane.fault.is_some() && matches!(turn, Turn::Read | Turn::AtEnd) {
+        // Not before what was agreed is read: else it would fail and recover again and again.
+        let recovers = lane.fault.is_some() && !lane.buffer.disputes();
+        if recovers && matches!(turn, Turn::Read | Turn::AtEnd) {
             lane.fault = None;
             lane.buffer.recover();
             let (source, lane) = (&self.source.name, &lane.trail.name);
