@@ -86,13 +86,17 @@ impl Default for Standing {
 }
 
 impl Seconds {
-    /// Begins anew with these replicas, in a term that this node leads.
-    pub fn begin(&mut self, term: u64, others: impl IntoIterator<Item = u16>) {
-        self.term = Some(term);
-        self.peers = others
-            .into_iter()
-            .map(|number| (number, Peer::default()))
-            .collect();
+    /// These replicas are asked, in a term that this node leads. A new term begins anew; in the same one nothing is
+    /// forgotten of those who stay.
+    pub fn begin(&mut self, term: u64, others: &[u16]) {
+        if self.term != Some(term) {
+            self.term = Some(term);
+            self.peers.clear();
+        }
+        self.peers.retain(|number, _| others.contains(number));
+        for &number in others {
+            self.peers.entry(number).or_default();
+        }
     }
 
     /// The term that all of this is about.
@@ -103,11 +107,6 @@ impl Seconds {
     /// How long a replica that does not confirm rows is waited for.
     pub fn patience(&self, number: u16) -> Duration {
         self.peers.get(&number).map_or(PATIENCE, Peer::patience)
-    }
-
-    /// The replicas that are asked.
-    pub fn numbers(&self) -> Vec<u16> {
-        self.peers.keys().copied().collect()
     }
 
     /// The leader asks this of one replica, or of everybody.

@@ -32,7 +32,6 @@ const OUTVOTED: &str =
 /// The leader's lines, and what it noticed.
 pub(super) struct Confirming {
     lines: Lines,
-    term: Option<u64>,
     /// Who helped last is asked first: one other is enough.
     first: Option<u16>,
     asked_all: Option<Instant>,
@@ -46,7 +45,6 @@ impl Confirming {
         let peers = core.config.cluster.peers.keys().copied();
         Self {
             lines: Lines::open(&core.replica, peers.filter(|&number| number != own)),
-            term: None,
             first: None,
             asked_all: None,
             handed_over: None,
@@ -55,10 +53,7 @@ impl Confirming {
 
     /// Asks the others, and waits until they have confirmed all, or nothing more is to come.
     pub(super) async fn gather(&mut self, core: &Core, term: u64, wanted: Vec<FeedQuestion>) {
-        if self.term != Some(term) {
-            begin(core, term);
-            self.term = Some(term);
-        }
+        begin(core, term);
         if wanted.is_empty() {
             return;
         }
@@ -166,12 +161,9 @@ impl Confirming {
 
 /// Who votes counts, this node apart.
 fn begin(core: &Core, term: u64) {
-    let view = core.replica.view().borrow().clone();
-    let others = view
-        .voters
-        .into_iter()
-        .filter(|&number| number != view.number);
-    lock(&core.seconds).begin(term, others);
+    let mut others = core.replica.view().borrow().voters.clone();
+    others.retain(|&number| number != core.config.node.id);
+    lock(&core.seconds).begin(term, &others);
 }
 
 fn count(core: &Core, asked: Instant) {

@@ -13,7 +13,7 @@ struct Table {
 impl Table {
     fn new() -> Self {
         let mut seconds = Seconds::default();
-        seconds.begin(1, [2, 3]);
+        seconds.begin(1, &[2, 3]);
         let now = Instant::now();
         Self { seconds, now }
     }
@@ -201,4 +201,17 @@ fn an_end_counts_if_another_one_saw_it_less_than_a_second_ago() {
     table.seconds.lost(2, FEED);
     table.seconds.lost(3, FEED);
     assert!(ends(&table, 100), "nobody else's word counts");
+}
+
+#[test]
+fn a_new_voter_is_asked_in_the_same_term_and_one_that_is_gone_is_not() {
+    let mut table = Table::new();
+    table.holds(2, 40, 40);
+    table.seconds.lost(3, FEED);
+    table.seconds.begin(1, &[2, 4]);
+    assert_eq!(table.seconds.eligible(FEED), vec![2, 4]);
+    assert_eq!(table.confirmed(), Confirmed::UpTo(40));
+    table.seconds.begin(2, &[2, 3]);
+    assert_eq!(table.seconds.eligible(FEED), vec![2, 3]);
+    assert_eq!(table.confirmed(), Confirmed::Nothing);
 }
