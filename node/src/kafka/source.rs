@@ -57,7 +57,8 @@ pub struct KafkaSource {
 }
 
 impl KafkaSource {
-    /// Sets up the clients. No broker is needed yet: the first question to it is [`Self::partitions`]. The signal is raised
+    /// Sets up the clients. No broker is needed yet: reading begins when partitions are
+    /// assigned. The signal is raised
     /// when there is something to poll; whoever raises it ends a [`Self::wait`].
     ///
     /// # Errors
