@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use unisono_replication::{Line, Replica};
+use unisono_replication::Line;
 
 use crate::confirm::{Answer, Question, decode, encode};
+use crate::core::Core;
 use crate::threads::{Role, spawn_task};
 
 /// How long an answer may take.
@@ -44,17 +45,19 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines to these replicas; their tasks run on the runtime that this is called on.
-    pub fn open(replica: &Replica, numbers: impl IntoIterator<Item = u16>) -> Self {
+    /// Lines to all other replicas; their tasks run on the runtime that this is called on.
+    pub fn open(core: &Core) -> Self {
         let (sender, answers) = unbounded_channel();
         let open = |number: u16| {
             let (questions, receiver) = unbounded_channel();
-            let line = replica.line(number)?;
+            let line = core.replica.line(number)?;
             let asks = ask(number, line, receiver, sender.clone());
             spawn_task(Role::Lines, &Handle::current(), asks);
             Some((number, questions))
         };
-        let lines: BTreeMap<_, _> = numbers.into_iter().filter_map(open).collect();
+        let numbers = core.config.cluster.peers.keys().copied();
+        let others = numbers.filter(|&number| number != core.config.node.id);
+        let lines: BTreeMap<_, _> = others.filter_map(open).collect();
         Self {
             busy: lines.keys().map(|&number| (number, false)).collect(),
             lines,

@@ -41,10 +41,8 @@ pub(super) struct Confirming {
 impl Confirming {
     /// Lines to all peers; their tasks run on the runtime that this is called on.
     pub(super) fn open(core: &Core) -> Self {
-        let own = core.config.node.id;
-        let peers = core.config.cluster.peers.keys().copied();
         Self {
-            lines: Lines::open(&core.replica, peers.filter(|&number| number != own)),
+            lines: Lines::open(core),
             first: None,
             asked_all: None,
             handed_over: None,

@@ -56,10 +56,8 @@ struct Asked {
 impl RowsConfirm {
     pub(super) fn open(core: &Core, runtime: &Handle) -> Self {
         let _in_runtime = runtime.enter();
-        let own = core.config.node.id;
-        let peers = core.config.cluster.peers.keys().copied();
         Self {
-            lines: Lines::open(&core.replica, peers.filter(|&number| number != own)),
+            lines: Lines::open(core),
             runtime: runtime.clone(),
         }
     }
