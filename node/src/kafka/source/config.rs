@@ -40,12 +40,12 @@ const MESSAGE: usize = 320;
 /// How a client's queues are sized that may hold `share` bytes of each lane.
 ///
 /// A lane is not fetched while its queue holds a certain number of bytes or messages, and what is fetched then comes on
-/// top. Small fetches make a replay wait for round trips, so one takes a quarter of the share; records of a few bytes
-/// take more in memory than in the response, which the number of messages bounds but for the last fetch.
+/// top. Records of a few bytes take up to twenty times as much in memory as in the response, so that one fetch of a
+/// sixteenth of the share may fill about all of it again. Smaller ones would make a replay wait for round trips.
 fn queue_sizes(share: usize) -> [(&'static str, String); 4] {
     // Whoever only asks for lanes and ends reads nothing.
     let share = share.max(256 << 10);
-    let fetch = (share / 4).clamp(64 << 10, 1 << 20);
+    let fetch = (share / 16).clamp(64 << 10, 1 << 20);
     let messages = (share / MESSAGE).max(1000);
     [
         ("queued.max.messages.kbytes", (share / 1024).to_string()),
