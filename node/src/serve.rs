@@ -143,8 +143,12 @@ impl Node {
         let (asks, asked) = channel();
         let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
         let snapshots = Arc::new(snapshots);
-        let raft = raft_config(&config, listeners.raft);
-        let replica = Replica::start(raft, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
+        let replica = Replica::start(
+            raft_config(&config),
+            listeners.raft,
+            &config.data_dir.join("raft"),
+            Arc::clone(&snapshots) as Arc<dyn Snapshots>,
+        )?;
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
         snapshots.take_others(admin::for_peers(&core, runtime.handle()));
@@ -208,12 +212,10 @@ fn join_within(threads: Vec<JoinHandle<()>>, most: Duration) -> bool {
     threads.iter().all(JoinHandle::is_finished)
 }
 
-fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
+fn raft_config(config: &NodeConfig) -> ReplicaConfig {
     ReplicaConfig {
         number: config.node.id,
-        listener,
         peers: config.cluster.peers.clone(),
-        dir: config.data_dir.join("raft"),
         heartbeat: config.cluster.heartbeat,
         election_timeout: config.cluster.election_timeout,
         keep_log_entries: config.cluster.keep_log_entries,

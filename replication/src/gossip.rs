@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use crate::link::{CallError, Link, Topic};
 use crate::raft::takeover::Takeover;
 use crate::raft::types::decode;
+use crate::rt;
 
 /// How often each peer is asked.
 const EVERY: Duration = Duration::from_millis(200);
@@ -63,11 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn wall_ms() -> f64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs_f64()
-        * 1000.0
+    rt::wall().as_secs_f64() * 1000.0
 }
 
 impl Gossip {
@@ -80,7 +77,7 @@ impl Gossip {
             in_cluster,
             wall_ms,
             status,
-            process: rand::random(),
+            process: rt::random(),
         };
         Self {
             own: Mutex::new(own),
@@ -115,7 +112,7 @@ impl Gossip {
             told.number,
             Heard {
                 told,
-                received: Instant::now(),
+                received: rt::now(),
                 clock_offset_ms,
             },
         );
@@ -137,7 +134,7 @@ impl Gossip {
         let heard = lock(&self.heard);
         let fresh = heard
             .iter()
-            .filter(|(_, heard)| heard.received.elapsed() < FRESH);
+            .filter(|(_, heard)| rt::since(heard.received) < FRESH);
         fresh
             .map(|(&number, heard)| (number, heard.told.clone()))
             .collect()
@@ -161,13 +158,13 @@ pub(crate) fn ask_all(
     for (&number, address) in peers.iter().filter(|(number, _)| **number != own) {
         let (gossip, mut link) = (Arc::clone(gossip), Link::new(address.clone()));
         let takeover = Arc::clone(takeover);
-        tokio::spawn(async move {
+        rt::spawn(async move {
             loop {
                 if let Some((told, offset)) = ask(&mut link).await {
                     takeover.met(&told);
                     gossip.hear(told, offset);
                 }
-                if tokio::time::timeout(EVERY, link.ended()).await.is_ok() {
+                if rt::timeout(EVERY, link.ended()).await.is_ok() {
                     takeover.connection_ended(number).await;
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,12 +21,8 @@ use crate::view::{Pulse, View};
 pub struct ReplicaConfig {
     /// This replica's number; unique in the cluster.
     pub number: u16,
-    /// The bound socket for peers.
-    pub listener: TcpListener,
     /// Every replica's number and address for peers, this one's too.
     pub peers: BTreeMap<u16, String>,
-    /// Where log, vote and identity are kept.
-    pub dir: PathBuf,
     /// How often a leader tells its followers that it is there.
     pub heartbeat: Duration,
     /// Bounds between which each election's time-out is drawn, after the leader's lease.
@@ -60,12 +56,34 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Starts a replica on a runtime of its own, so that nothing else can starve its heartbeats.
+    /// Starts a replica on a runtime of its own, so that nothing else can starve its heartbeats. `listener` is the bound
+    /// socket for peers; log, vote and identity are kept in `dir`.
     ///
     /// # Errors
     /// What is wrong with the config or the files.
-    pub fn start(config: ReplicaConfig, snapshots: Arc<dyn Snapshots>) -> Result<Self, StartError> {
-        Inner::start(config, snapshots).map(|inner| Self {
+    pub fn start(
+        config: ReplicaConfig,
+        listener: TcpListener,
+        dir: &Path,
+        snapshots: Arc<dyn Snapshots>,
+    ) -> Result<Self, StartError> {
+        Inner::start(config, (listener, dir), snapshots).map(|inner| Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Starts a replica on a simulation's node, with a simulated disk.
+    ///
+    /// # Errors
+    /// What is wrong with the config.
+    #[cfg(feature = "simulation")]
+    pub async fn simulate(
+        config: ReplicaConfig,
+        disk: &crate::rt::simulated::Disk,
+        snapshots: Arc<dyn Snapshots>,
+    ) -> Result<Self, StartError> {
+        let inner = Inner::simulate(config, disk, snapshots).await?;
+        Ok(Self {
             inner: Arc::new(inner),
         })
     }

@@ -15,6 +15,7 @@ mod identity;
 mod link;
 pub mod machine;
 mod raft;
+pub mod rt;
 mod snapshots;
 pub mod tick;
 mod view;

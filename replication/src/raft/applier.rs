@@ -14,6 +14,7 @@ use super::types::{
     LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, decode_raft_state,
     encode_raft_state,
 };
+use crate::rt;
 use crate::snapshots::{IncomingSnapshot, Snapshots};
 
 /// Shared by openraft's state machine and the node's cursor.
@@ -151,9 +152,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         let snapshots = Arc::clone(&self.snapshots);
         let raft = encode_raft_state(meta)?;
         let install = move || snapshots.install(IncomingSnapshot { raft, file });
-        tokio::task::spawn_blocking(install)
-            .await
-            .map_err(io::Error::other)??;
+        rt::blocking(install).await.map_err(io::Error::other)??;
         let mut state = self.mark.lock();
         state.applied = meta.last_log_id;
         state.membership = meta.last_membership.clone();
@@ -165,7 +164,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
         let snapshots = Arc::clone(&self.snapshots);
-        let current = tokio::task::spawn_blocking(move || snapshots.current());
+        let current = rt::blocking(move || snapshots.current());
         let Some(stored) = current.await.map_err(io::Error::other)?? else {
             return Ok(None);
         };

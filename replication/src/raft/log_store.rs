@@ -3,6 +3,8 @@
 mod disk;
 mod index;
 mod record;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::types::{Entry, LogId, TypeConfig, Vote, encode};
 use crate::error::StartError;
+use crate::rt;
 use record::{Record, next_index};
 use state::{Cached, State};
 use writer::{Answer, Core, Operation};
@@ -39,9 +42,28 @@ struct Shared {
     /// Nothing is being written any more.
     idle: Condvar,
     fatal: watch::Sender<Option<String>>,
+    #[cfg(feature = "simulation")]
+    simulated: Option<rt::simulated::Disk>,
 }
 
 impl Shared {
+    /// Whether nothing here may wait: there is one thread.
+    fn is_simulated(&self) -> bool {
+        #[cfg(feature = "simulation")]
+        if self.simulated.is_some() {
+            return true;
+        }
+        false
+    }
+
+    fn read(&self, places: &[index::Place]) -> io::Result<Vec<Entry>> {
+        #[cfg(feature = "simulation")]
+        if let Some(disk) = &self.simulated {
+            return simulated::read(disk, places);
+        }
+        disk::read(&self.folder, places)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,7 +71,7 @@ impl Shared {
     /// Waits until nothing is being written.
     fn wait(&self) -> MutexGuard<'_, State> {
         self.idle
-            .wait_while(self.lock(), |state| state.busy)
+            .wait_while(self.lock(), |state| state.busy && !self.is_simulated())
             .unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,7 +91,7 @@ impl Shared {
         }
         state.waiting.push(operation);
         if !std::mem::replace(&mut state.busy, true) {
-            state.busy_since = Some(Instant::now());
+            state.busy_since = Some(rt::now());
             drop(state);
             self.write(Some(thread::current().id()));
         }
@@ -139,6 +161,8 @@ impl LogStore {
             core: Mutex::new(Some(opened.core)),
             idle: Condvar::new(),
             fatal,
+            #[cfg(feature = "simulation")]
+            simulated: None,
         });
         let user = Arc::new(User(Arc::clone(&shared)));
         // What a process that was killed had written is found again, but it may not have been synced. Raft takes for
@@ -183,7 +207,7 @@ impl LogStore {
     /// How long ago the last group became durable, and for how long the present one is being written.
     pub(crate) fn writes(&self) -> (Option<Duration>, Option<Duration>) {
         let state = self.shared().lock();
-        let age = |at: Option<Instant>| at.map(|at| at.elapsed());
+        let age = |at: Option<Instant>| at.map(|at| rt::since(at));
         let writing = state.busy_since.filter(|_| state.busy);
         (age(state.written_at), age(writing))
     }
@@ -219,7 +243,7 @@ impl LogStore {
                 let on_disk = start..end.min(cache_start);
                 (start, state.index.places(on_disk, max_bytes))
             };
-            match disk::read(self.folder(), &places) {
+            match self.shared().read(&places) {
                 // Purged meanwhile, and its file removed.
                 Err(_) if self.purged() >= Some(start) => {}
                 read => return read,
@@ -255,9 +279,7 @@ impl LogStore {
         if in_memory {
             return read();
         }
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(io::Error::other)?
+        rt::blocking(read).await.map_err(io::Error::other)?
     }
 }
 

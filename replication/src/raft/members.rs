@@ -15,6 +15,7 @@ use super::types::Raft;
 use crate::error::RemoveError;
 use crate::gossip::{Gossip, Told};
 use crate::identity::number_of;
+use crate::rt;
 
 /// How often members are looked at.
 const EVERY: Duration = Duration::from_millis(100);
@@ -55,7 +56,7 @@ impl Members {
                     Err(_) => return,
                 }
             }
-            tokio::time::sleep(EVERY).await;
+            rt::sleep(EVERY).await;
         }
     }
 
@@ -143,7 +144,7 @@ impl Members {
 
     /// A learner that was not heard for long: it never came, or its disk was wiped again since.
     fn gone(&mut self, learners: &BTreeSet<u64>, fresh: &BTreeMap<u16, Told>) -> Option<u64> {
-        let now = Instant::now();
+        let now = rt::now();
         self.heard.retain(|id, _| learners.contains(id));
         for &id in learners {
             let is_heard = fresh
@@ -190,9 +191,7 @@ pub(crate) async fn remove(
         remove_now(raft, number).await
     };
     let timed_out = |_| RemoveError::Unknown("it was not committed in time".to_owned());
-    tokio::time::timeout(CHANGE, change)
-        .await
-        .map_err(timed_out)?
+    rt::timeout(CHANGE, change).await.map_err(timed_out)?
 }
 
 async fn remove_now(raft: &Raft, number: u16) -> Result<(), RemoveError> {

@@ -198,12 +198,13 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         let made = transfer::outgoing(&vote, &snapshot.meta, write);
         let (body, progress) = made.map_err(network)?;
         tokio::select! {
-            answer = Self::answer(self.client.post(url).body(body)) => Ok(answer?),
-            closed = cancel => Err(StreamingError::Closed(closed)),
-            () = transfer::stalled(progress) => {
-                Err(network(io::Error::from(io::ErrorKind::TimedOut)).into())
-            }
-        }
+        biased;
+                   answer = Self::answer(self.client.post(url).body(body)) => Ok(answer?),
+                   closed = cancel => Err(StreamingError::Closed(closed)),
+                   () = transfer::stalled(progress) => {
+                       Err(network(io::Error::from(io::ErrorKind::TimedOut)).into())
+                   }
+               }
     }
 
     fn backoff(&self) -> Option<Backoff> {

@@ -17,7 +17,6 @@ use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{Config, RaftMetrics, SnapshotPolicy};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, oneshot, watch};
-use tokio::time::MissedTickBehavior;
 
 use super::applier::{Mark, StateMachine};
 use super::entry::Tracker;
@@ -36,6 +35,7 @@ use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, St
 use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
 use crate::identity::number_of;
+use crate::rt::{self, Listener};
 use crate::snapshots::Snapshots;
 use crate::view::{Pulse, Role, View};
 
@@ -70,23 +70,67 @@ pub(crate) struct Inner {
 impl Inner {
     pub(crate) fn start(
         config: ReplicaConfig,
+        (listener, dir): (TcpListener, &Path),
         snapshots: Arc<dyn Snapshots>,
+    ) -> Result<Self, StartError> {
+        let (fatal, _) = watch::channel(None);
+        let log = LogStore::open(dir, config.number, fatal.clone())?;
+        let incoming = incoming(dir)?;
+        let runtime = runtime()?;
+        let stored = log.clone();
+        let inner = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener);
+            let listener = Listener::Tcp(listener.map_err(StartError::Runtime)?);
+            Self::assemble(config, listener, (stored, incoming), snapshots, fatal).await
+        })?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("raft".into())
+            .spawn(move || {
+                // The sender is dropped, never used.
+                let _ = runtime.block_on(stopped);
+                runtime.shutdown_background();
+                log.end();
+            });
+        put(&inner.stop, stop);
+        put(&inner.thread, thread.map_err(StartError::Runtime)?);
+        Ok(inner)
+    }
+
+    /// A replica whose disk and port are simulated, as a task of a simulation's node.
+    #[cfg(feature = "simulation")]
+    pub(crate) async fn simulate(
+        config: ReplicaConfig,
+        disk: &rt::simulated::Disk,
+        snapshots: Arc<dyn Snapshots>,
+    ) -> Result<Self, StartError> {
+        let (fatal, _) = watch::channel(None);
+        let log = LogStore::simulate(disk, config.number, fatal.clone());
+        let address = config.peers.get(&config.number).map_or("", String::as_str);
+        let listener = Listener::Simulated(rt::simulated::listen(address));
+        let incoming = Path::new("/nonexistent").into();
+        Self::assemble(config, listener, (log, incoming), snapshots, fatal).await
+    }
+
+    /// Puts the parts together, on the runtime that this is called on.
+    async fn assemble(
+        config: ReplicaConfig,
+        listener: Listener,
+        (log, incoming): (LogStore, Arc<Path>),
+        snapshots: Arc<dyn Snapshots>,
+        fatal: watch::Sender<Option<String>>,
     ) -> Result<Self, StartError> {
         if !config.peers.contains_key(&config.number) {
             let reason = format!("the peers lack replica {} itself", config.number);
             return Err(StartError::Config(reason));
         }
         let settings = settings(&config)?;
-        let (fatal, failed) = watch::channel(None);
-        let log = LogStore::open(&config.dir, config.number, fatal.clone())?;
         let checkpoint = stored_checkpoint(snapshots.as_ref(), &log)?;
-        let incoming = incoming(&config.dir)?;
         let mark = Arc::new(Mark::new(checkpoint));
         let machine = StateMachine {
             mark: Arc::clone(&mark),
             snapshots: Arc::clone(&snapshots),
         };
-        let runtime = runtime()?;
         let network = Network {
             client: client().map_err(StartError::Runtime)?,
             peers: Arc::new(config.peers),
@@ -100,8 +144,8 @@ impl Inner {
             log.clone(),
             machine,
         );
-        let raft = runtime
-            .block_on(made)
+        let raft = made
+            .await
             .map_err(|error| StartError::Raft(error.to_string()))?;
         let detector = Detector::new(config.heartbeat);
         let takeover = Takeover::new(
@@ -119,29 +163,15 @@ impl Inner {
             incoming,
             gossip,
             view,
-            fatal: failed,
+            fatal: fatal.subscribe(),
             network,
             takeover,
             changing: Arc::default(),
             stop: Mutex::default(),
             thread: Mutex::default(),
         };
-        runtime.block_on(async {
-            let pace = (config.heartbeat, config.forget_learners);
-            inner.spawn_tasks(pace, config.listener, views, fatal)
-        })?;
-        let (stop, stopped) = oneshot::channel();
-        let log = inner.log.clone();
-        let thread = std::thread::Builder::new()
-            .name("raft".into())
-            .spawn(move || {
-                // The sender is dropped, never used.
-                let _ = runtime.block_on(stopped);
-                runtime.shutdown_background();
-                log.end();
-            });
-        put(&inner.stop, stop);
-        put(&inner.thread, thread.map_err(StartError::Runtime)?);
+        let pace = (config.heartbeat, config.forget_learners);
+        inner.spawn_tasks(pace, listener, views, fatal);
         Ok(inner)
     }
 
@@ -149,10 +179,10 @@ impl Inner {
     fn spawn_tasks(
         &self,
         (heartbeat, forget_learners): (Duration, Duration),
-        listener: TcpListener,
+        listener: Listener,
         views: watch::Sender<View>,
         fatal: watch::Sender<Option<String>>,
-    ) -> Result<(), StartError> {
+    ) {
         let number = self.view.borrow().number;
         let peers = Peers {
             takeover: Arc::clone(&self.takeover),
@@ -163,10 +193,9 @@ impl Inner {
             incoming: Arc::clone(&self.incoming),
             questions: Arc::new(Semaphore::new(1)),
         };
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::Runtime)?;
-        tokio::spawn(accept(listener, peers));
+        rt::spawn(accept(listener, peers));
         ask_all(&self.gossip, &self.network.peers, &self.takeover);
-        tokio::spawn(Arc::clone(&self.takeover).run(self.view.clone()));
+        rt::spawn(Arc::clone(&self.takeover).run(self.view.clone()));
         let members = Members {
             raft: self.raft.clone(),
             number,
@@ -177,17 +206,16 @@ impl Inner {
             changing: Arc::clone(&self.changing),
             heard: BTreeMap::new(),
         };
-        tokio::spawn(members.run());
+        rt::spawn(members.run());
         self.raft.runtime_config().heartbeat(false);
-        tokio::spawn(beat(self.raft.clone(), self.view.clone(), heartbeat));
+        rt::spawn(beat(self.raft.clone(), self.view.clone(), heartbeat));
         let (raft, mark) = (self.raft.clone(), Arc::clone(&self.mark));
-        tokio::spawn(watch_state(raft, mark, number, views, fatal));
-        Ok(())
+        rt::spawn(watch_state(raft, mark, number, views, fatal));
     }
 
     pub(crate) async fn propose(&self, payload: Vec<u8>) -> Result<Position, ProposeError> {
         let written = self.raft.client_write(Payload(payload.into()));
-        match tokio::time::timeout(PROPOSE, written).await {
+        match rt::timeout(PROPOSE, written).await {
             Ok(Ok(response)) => Ok(position(&response.log_id)),
             Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward)))) => {
                 Err(ProposeError::NotLeader {
@@ -209,7 +237,7 @@ impl Inner {
 
     pub(crate) async fn trigger_checkpoint(&self) -> Result<bool, CheckpointError> {
         let snapshots = Arc::clone(&self.snapshots);
-        let built = tokio::task::spawn_blocking(move || snapshots.build()).await;
+        let built = rt::blocking(move || snapshots.build()).await;
         let Some(raft) = built.map_err(|_| CheckpointError::Shutdown)?? else {
             return Ok(false);
         };
@@ -287,7 +315,7 @@ impl Inner {
         let number = self.view.borrow().number;
         let mut view = self.view.clone();
         let moved = view.wait_for(|view| view.leader.is_some_and(|leader| leader != number));
-        match tokio::time::timeout(HAND_OVER, moved).await {
+        match rt::timeout(HAND_OVER, moved).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(HandOverError::Shutdown),
             Err(_) => Err(HandOverError::TimedOut { to: number_of(to) }),
@@ -307,7 +335,7 @@ impl Inner {
         drop(take(&self.stop));
         // The port and the log can be opened again only when it has ended.
         if let Some(thread) = take(&self.thread) {
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+            let _ = rt::blocking(move || thread.join()).await;
         }
     }
 }
@@ -392,11 +420,9 @@ fn settings(config: &ReplicaConfig) -> Result<Arc<Config>, StartError> {
 
 /// Sends the heartbeats while this replica leads.
 async fn beat(raft: Raft, mut view: watch::Receiver<View>, interval: Duration) {
-    let mut due = tokio::time::interval(interval);
-    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // Both end when the replica does.
     while view.wait_for(View::is_leader).await.is_ok() && raft.trigger().heartbeat().await.is_ok() {
-        due.tick().await;
+        rt::sleep(interval).await;
     }
 }
 
@@ -419,10 +445,11 @@ async fn watch_state(
             notable
         });
         let changed = tokio::select! {
-            changed = server.changed() => changed,
-            changed = applied.changed() => changed,
-            changed = snapshot.changed() => changed,
-        };
+        biased;
+                   changed = server.changed() => changed,
+                   changed = applied.changed() => changed,
+                   changed = snapshot.changed() => changed,
+               };
         if changed.is_err() {
             break;
         }

@@ -13,7 +13,6 @@ use axum::routing::post;
 use openraft::raft::AppendEntriesRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::takeover::Takeover;
@@ -22,6 +21,7 @@ use super::types::{Raft, Snapshot, TypeConfig, decode, encode};
 use crate::gossip::Gossip;
 use crate::identity::number_of;
 use crate::link::{self, Refusal, Request, Topic};
+use crate::rt::{self, Listener, Stream};
 use crate::snapshots::Snapshots;
 
 /// The largest question. A checkpoint has no bound: it is not held in memory.
@@ -45,32 +45,30 @@ pub(crate) struct Peers {
 }
 
 /// Takes connections for as long as the replica runs, and serves each.
-pub(crate) async fn accept(listener: TcpListener, peers: Peers) {
+pub(crate) async fn accept(mut listener: Listener, peers: Peers) {
     let (sender, connections) = mpsc::unbounded_channel();
     let app = router(peers.clone()).into_make_service();
-    tokio::spawn(async move { axum::serve(HttpSide(connections), app).await });
+    rt::spawn(async move { axum::serve(HttpSide(connections), app).await });
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                tokio::spawn(serve(stream, from, peers.clone(), sender.clone()));
+                rt::spawn(serve(stream, from, peers.clone(), sender.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a peer's connection is not taken");
-                tokio::time::sleep(PAUSE).await;
+                rt::sleep(PAUSE).await;
             }
         }
     }
 }
 
 async fn serve(
-    stream: TcpStream,
+    stream: Stream,
     from: SocketAddr,
     peers: Peers,
-    http: mpsc::UnboundedSender<(TcpStream, SocketAddr)>,
+    http: mpsc::UnboundedSender<(Stream, SocketAddr)>,
 ) {
-    // An answer must not wait for more bytes to go with it; without it, it is only later.
-    let _ = stream.set_nodelay(true);
-    match tokio::time::timeout(FIRST_BYTE, link::is_link(&stream)).await {
+    match rt::timeout(FIRST_BYTE, link::is_link(&stream)).await {
         Ok(Ok(true)) => {
             let answer = |request| {
                 let peers = peers.clone();
@@ -87,13 +85,13 @@ async fn serve(
 }
 
 /// Connections that are no links, for axum.
-struct HttpSide(mpsc::UnboundedReceiver<(TcpStream, SocketAddr)>);
+struct HttpSide(mpsc::UnboundedReceiver<(Stream, SocketAddr)>);
 
 impl axum::serve::Listener for HttpSide {
-    type Io = TcpStream;
+    type Io = Stream;
     type Addr = SocketAddr;
 
-    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+    async fn accept(&mut self) -> (Stream, SocketAddr) {
         match self.0.recv().await {
             Some(connection) => connection,
             None => std::future::pending().await,
@@ -211,7 +209,7 @@ async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: 
 async fn ask(State(peers): State<Peers>, body: Bytes) -> Answer {
     let turn = Arc::clone(&peers.questions).acquire_owned().await;
     let turn = turn.map_err(|error| stopped(&error))?;
-    let answered = tokio::task::spawn_blocking(move || {
+    let answered = rt::blocking(move || {
         // Goes with the work: a peer that hangs up does not end the reading.
         let _turn = turn;
         peers.snapshots.answer(&body)

@@ -21,6 +21,7 @@ use super::types::{LogId, Raft, Vote, decode, encode};
 use crate::detector::Detector;
 use crate::gossip::Told;
 use crate::link::{CallError, Link, Topic};
+use crate::rt;
 use crate::view::View;
 
 /// How long the other voters have to answer, and the process behind a port that was connected to.
@@ -78,7 +79,7 @@ impl Takeover {
             peers: Arc::clone(&network.peers),
             detector: Mutex::new(detector),
             alarm: Notify::new(),
-            started: Instant::now(),
+            started: rt::now(),
         })
     }
 
@@ -88,13 +89,13 @@ impl Takeover {
 
     /// A message of Raft's leader came.
     pub(crate) fn heard(&self, term: u64, leader: u16) {
-        self.detector().heard(term, leader, Instant::now());
+        self.detector().heard(term, leader, rt::now());
     }
 
     /// How long ago the leader of `term` was heard.
     pub(crate) fn silence(&self, term: u64) -> Option<Duration> {
         let heard = self.detector().heard_at(term)?;
-        Some(heard.elapsed())
+        Some(rt::since(heard))
     }
 
     /// What a peer told of itself.
@@ -138,7 +139,7 @@ impl Takeover {
                     return error.kind() == io::ErrorKind::ConnectionRefused;
                 }
                 Err(CallError::Broken(error)) if error.kind() != io::ErrorKind::TimedOut => {
-                    tokio::time::sleep(BETWEEN_LOOKS).await;
+                    rt::sleep(BETWEEN_LOOKS).await;
                 }
                 Err(_) => return false,
             }
@@ -155,7 +156,7 @@ impl Takeover {
     async fn opinion(&self, asked: &Suspicion) -> Opinion {
         let evidence = || {
             self.detector()
-                .evidence(asked.term, asked.leader, Instant::now())
+                .evidence(asked.term, asked.leader, rt::now())
         };
         let metrics = self.raft.metrics().borrow_watched().clone();
         let leads = metrics.state.is_leader();
@@ -175,7 +176,7 @@ impl Takeover {
             agrees: agrees && metrics.current_term == asked.term,
             node_id: self.node_id,
             last_log: self.raft.data_metrics().borrow_watched().last_log,
-            young: self.started.elapsed() < YOUNG,
+            young: rt::since(self.started) < YOUNG,
         }
     }
 
@@ -194,7 +195,7 @@ impl Takeover {
                 let leader = view.leader.filter(|&leader| leader != self.number);
                 let votes = view.voters.contains(&self.number);
                 let mut detector = self.detector();
-                let now = Instant::now();
+                let now = rt::now();
                 detector.follow(view.term, leader.filter(|_| votes), now);
                 let of = detector.leader();
                 of.filter(|&(term, leader)| detector.evidence(term, leader, now).is_some())
@@ -204,18 +205,19 @@ impl Takeover {
                 self.attempt(term, leader, &voters, &mut links).await;
                 let moved = view.wait_for(|view| view.term > term);
                 // Its sender lives as long as this runtime.
-                let _ = tokio::time::timeout(AGAIN, moved).await;
+                let _ = rt::timeout(AGAIN, moved).await;
                 continue;
             }
             let due = self.detector().due();
             let ended = tokio::select! {
-                changed = view.changed() => changed.is_err(),
-                () = self.alarm.notified() => false,
-                () = wait_until(due) => {
-                    self.look_at_the_clock(due);
-                    false
-                }
-            };
+            biased;
+                           changed = view.changed() => changed.is_err(),
+                           () = self.alarm.notified() => false,
+                           () = wait_until(due) => {
+                               self.look_at_the_clock(due);
+                               false
+                           }
+                       };
             if ended {
                 return;
             }
@@ -223,7 +225,7 @@ impl Takeover {
     }
 
     fn look_at_the_clock(&self, due: Option<Instant>) {
-        let now = Instant::now();
+        let now = rt::now();
         if due.is_some_and(|due| now.saturating_duration_since(due) > OVERSLEPT) {
             self.detector().slept(now);
         }
@@ -308,7 +310,7 @@ async fn ask(link: &mut Link, question: &[u8]) -> Option<Opinion> {
 }
 
 fn is_dead(detector: &Detector) -> bool {
-    let now = Instant::now();
+    let now = rt::now();
     let evidence = detector
         .leader()
         .and_then(|(term, leader)| detector.evidence(term, leader, now));
@@ -317,7 +319,7 @@ fn is_dead(detector: &Detector) -> bool {
 
 async fn wait_until(due: Option<Instant>) {
     match due {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
+        Some(due) => rt::sleep_until(due).await,
         None => std::future::pending().await,
     }
 }

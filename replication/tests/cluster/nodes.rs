@@ -215,9 +215,7 @@ impl Cluster {
         listener.set_nonblocking(true).unwrap();
         let config = ReplicaConfig {
             number,
-            listener,
             peers: self.peers.clone(),
-            dir: self.root.join(number.to_string()),
             heartbeat: self.pace.heartbeat,
             election_timeout: self.pace.election_timeout,
             keep_log_entries: 10,
@@ -225,7 +223,8 @@ impl Cluster {
         };
         let engine = Arc::clone(&self.engines[&number]);
         // It waits for its own runtime, which a test's runtime does not allow on its threads.
-        tokio::task::block_in_place(|| Replica::start(config, engine))
+        let dir = self.root.join(number.to_string());
+        tokio::task::block_in_place(|| Replica::start(config, listener, &dir, engine))
     }
 
     fn run(&mut self, number: u16, replica: Replica) {

@@ -14,7 +14,7 @@ use super::index::{Index, Place};
 use super::record::{
     Change, FORMAT, FORMAT_BYTES, Framed, Marks, Record, Types, format, next_index,
 };
-use super::writer::Core;
+use super::writer::{Core, Files};
 use crate::error::StartError;
 use crate::identity::{new_node_id, number_of};
 use crate::raft::types::Entry;
@@ -87,7 +87,10 @@ pub(super) fn open(dir: &Path, number: u16, file_bytes: usize) -> Result<Opened,
             configured: number,
         });
     }
-    let core = Core { wal, marks };
+    let core = Core {
+        files: Files::Real(wal),
+        marks,
+    };
     Ok(Opened {
         folder,
         core,

@@ -9,7 +9,6 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Instant;
 
 use chunked_wal::{Callback, ChunkId, ChunkedWal, Segment, StateMachine, WAL, WALRecord};
 use openraft::storage::IOFlushed;
@@ -20,6 +19,7 @@ use super::disk::{Contradiction, place};
 use super::index::Place;
 use super::record::{Change, Framed, Marks, Record, Types};
 use crate::raft::types::{LogId, TypeConfig, encode};
+use crate::rt;
 
 /// What the thread is called in the table of threads.
 const THREAD: &str = "raft-log";
@@ -61,15 +61,58 @@ impl Answer {
 
 /// The files, and the marks after all that was handed over to them. Only who has set `busy` uses it.
 pub(super) struct Core {
-    pub wal: ChunkedWal<Types>,
+    pub files: Files,
     pub marks: Marks,
+}
+
+/// Where the log lies.
+pub(super) enum Files {
+    Real(ChunkedWal<Types>),
+    #[cfg(feature = "simulation")]
+    Simulated(crate::rt::simulated::Disk),
+}
+
+impl Files {
+    fn append(&mut self, bytes: Vec<u8>) -> io::Result<Place> {
+        match self {
+            Self::Real(wal) => {
+                wal.append(&WALRecord::Action(Framed(bytes)))?;
+                Ok(place(wal.open_chunk_id(), wal.last_segment()))
+            }
+            #[cfg(feature = "simulation")]
+            Self::Simulated(disk) => Ok(super::simulated::append(disk, bytes)),
+        }
+    }
+
+    /// Has all that was appended made durable; `flushed` is told.
+    fn send(&mut self, flushed: Flushed) -> io::Result<()> {
+        match self {
+            // It fails only if the writing thread has ended, which tells why.
+            Self::Real(wal) => wal
+                .send_pending(true, Some(flushed))
+                .map_err(|error| wal.wait_worker_idle().err().unwrap_or(error)),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(disk) => {
+                super::simulated::sync(disk, flushed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Why the writing thread has ended.
+    fn end_of_thread(&self) -> Option<io::Error> {
+        match self {
+            Self::Real(wal) => wal.wait_worker_idle().err(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => None,
+        }
+    }
 }
 
 impl Core {
     fn append(&mut self, change: Change, bytes: Vec<u8>) -> io::Result<(Change, Place)> {
-        self.wal.append(&WALRecord::Action(Framed(bytes)))?;
+        let place = self.files.append(bytes)?;
         self.marks.pass(&change);
-        let place = place(self.wal.open_chunk_id(), self.wal.last_segment());
         Ok((change, place))
     }
 
@@ -89,15 +132,18 @@ impl Core {
 
     /// Removes files whose entries are all purged, and begins a new one when the last is full. For when all is durable.
     fn tend(&mut self) -> io::Result<()> {
+        let wal = match &mut self.files {
+            Files::Real(wal) => wal,
+            #[cfg(feature = "simulation")]
+            Files::Simulated(_) => return Ok(()),
+        };
         let purged = self.marks.purged;
-        let gone = self
-            .wal
-            .drain_closed_chunks_while(|at_end| at_end.last <= purged);
+        let gone = wal.drain_closed_chunks_while(|at_end| at_end.last <= purged);
         // Before a new file is begun: until that is synced, the marks are durable in the one before it alone.
         if !gone.is_empty() {
-            self.wal.send_remove_chunks(gone)?;
+            wal.send_remove_chunks(gone)?;
         }
-        self.wal.try_close_full_chunk(&self.marks)?;
+        wal.try_close_full_chunk(&self.marks)?;
         Ok(())
     }
 }
@@ -150,11 +196,7 @@ impl Shared {
             answered: false,
         };
         let result = match result {
-            // It fails only if the writing thread has ended, which tells why.
-            Ok(()) => core
-                .wal
-                .send_pending(true, Some(flushed))
-                .map_err(|error| core.wal.wait_worker_idle().err().unwrap_or(error)),
+            Ok(()) => core.files.send(flushed),
             Err(error) => {
                 flushed.forget();
                 Err(error)
@@ -177,10 +219,10 @@ impl Shared {
             });
             state.written = sequences.max().unwrap_or(0).max(state.written);
             state.evict();
-            state.written_at = Some(Instant::now());
+            state.written_at = Some(rt::now());
             (answers, !std::mem::replace(&mut state.named, true))
         };
-        if first {
+        if first && !self.is_simulated() {
             // `chunked-wal` names it after itself. Nothing depends on the name, so a system without it will do.
             let _ = std::fs::write("/proc/thread-self/comm", THREAD);
         }
@@ -198,7 +240,7 @@ impl Shared {
         let more = {
             let mut state = self.lock();
             state.busy = !state.waiting.is_empty();
-            state.busy_since = Some(Instant::now());
+            state.busy_since = Some(rt::now());
             state.busy
         };
         if more {
@@ -273,7 +315,10 @@ impl Drop for Flushed {
     /// file could not be begun, an old one not be removed. It tells why to who asks.
     fn drop(&mut self) {
         // The sender itself sees that its sending failed, and has the files locked.
-        if self.answered || self.sender == Some(thread::current().id()) {
+        if self.answered
+            || self.sender == Some(thread::current().id())
+            || self.shared.is_simulated()
+        {
             return;
         }
         let cause = {
@@ -282,8 +327,7 @@ impl Drop for Flushed {
                 .core
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            slot.as_ref()
-                .and_then(|core| core.wal.wait_worker_idle().err())
+            slot.as_ref().and_then(|core| core.files.end_of_thread())
         };
         let ended = || io::Error::other("its writing thread ended");
         self.shared.fail(&cause.unwrap_or_else(ended));

@@ -62,15 +62,15 @@ impl Nodes {
         let address = |number: &u16| (*number, self.addresses[number].clone());
         let config = ReplicaConfig {
             number,
-            listener,
             peers: peers.iter().map(address).collect(),
-            dir: self.dir.path().join(number.to_string()),
             heartbeat: Duration::from_millis(50),
             election_timeout: (Duration::from_millis(250), Duration::from_millis(500)),
             keep_log_entries: 1000,
             forget_learners: Duration::from_secs(3),
         };
-        let replica = tokio::task::block_in_place(|| Replica::start(config, Arc::new(NoEngine)));
+        let dir = self.dir.path().join(number.to_string());
+        let start = || Replica::start(config, listener, &dir, Arc::new(NoEngine));
+        let replica = tokio::task::block_in_place(start);
         self.running.insert(number, replica.unwrap());
     }
 
