@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rand::Rng;
+use rand::RngExt;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

@@ -6,15 +6,15 @@ mod refusal;
 
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
 use unisono_api::Order;
 
 use crate::agreement;
 use crate::core::Core;
 pub use refusal::Refusal;
+use unisono_replication::rt::{self, Handle};
 
 /// The first byte of a command that is passed on, which tells it from questions.
 pub const TAG: u8 = b'C';
@@ -40,7 +40,7 @@ pub struct Outcome {
 /// # Errors
 /// Why not, and whether anything was changed.
 pub async fn order(core: &Arc<Core>, order: &Order) -> Result<Outcome, Refusal> {
-    let deadline = Instant::now() + LOOK_WITHIN;
+    let deadline = rt::now() + LOOK_WITHIN;
     loop {
         let leader = core.replica.view().borrow().leader;
         let outcome = match leader {
@@ -49,13 +49,13 @@ pub async fn order(core: &Arc<Core>, order: &Order) -> Result<Outcome, Refusal> 
             None => Err(Refusal::NotLeader),
         };
         match outcome {
-            Err(Refusal::NotLeader) if Instant::now() < deadline => {
-                tokio::time::sleep(LOOK_EVERY).await;
+            Err(Refusal::NotLeader) if rt::now() < deadline => {
+                rt::sleep(LOOK_EVERY).await;
             }
             Ok(outcome) => {
                 // Whoever asks this node next finds it done.
                 let read = core.read_up_to(outcome.index);
-                let _ = tokio::time::timeout(READ_WITHIN, read).await;
+                let _ = rt::timeout(READ_WITHIN, read).await;
                 return Ok(outcome);
             }
             refused => return refused,

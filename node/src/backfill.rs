@@ -12,6 +12,7 @@ use crate::checkpoint::{SentRow, StreamRows};
 use crate::core::Core;
 use crate::ids::{key_of, stream_of};
 use crate::results::{OlderRows, ResultsError, ResultsLog};
+use unisono_replication::rt;
 
 /// How often a node looks whether rows are missing, and how long a round that brought nothing is followed by none.
 const EVERY: Duration = Duration::from_millis(500);
@@ -83,7 +84,7 @@ pub async fn run(core: Arc<Core>) {
         for stream in core.results.streams() {
             while core.results.lacks_older(stream) && step(&core, stream).await {}
         }
-        tokio::time::sleep(EVERY).await;
+        rt::sleep(EVERY).await;
     }
 }
 
@@ -145,7 +146,7 @@ async fn ask(core: &Core, peer: u16, stream: StreamId, below: Seq) -> Result<Ans
 
 async fn take(core: &Arc<Core>, stream: StreamId, sent: StreamRows) -> Result<bool, String> {
     let core = Arc::clone(core);
-    let taken = tokio::task::spawn_blocking(move || {
+    let taken = rt::blocking(move || {
         let rows = (sent.from..).zip(sent.rows);
         let older = OlderRows {
             base: Digest(sent.digest_before),

@@ -23,6 +23,7 @@ use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
+use unisono_replication::rt;
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {
@@ -253,7 +254,7 @@ impl Core {
 
     /// Notes that this node has read the log up to `position`.
     pub(crate) fn set_applied(&self, position: Position) {
-        *lock(&self.health.committed) = Some(Instant::now());
+        *lock(&self.health.committed) = Some(rt::now());
         let before = self.applied.send_replace(position);
         // With the first entry of its term a leader gains its authority.
         if before.term != position.term {

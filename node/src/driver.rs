@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
+use unisono_replication::rt::mpsc::{Receiver, SyncSender};
 
 use unisono_replication::command::{Command, FeedId};
 use unisono_replication::machine::{AcceptedTick, Effect, Machine};
@@ -23,6 +23,7 @@ use crate::feed::{Feed, FeedCheckpoint, FeedPlan, SetupError};
 use crate::proposer::wall_ms;
 use crate::source::LaneTrail;
 use crate::threads::{Role, test_panic};
+use unisono_replication::rt;
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
 const WAIT: Duration = Duration::from_millis(100);
@@ -117,7 +118,7 @@ impl Driver {
                 Ok(CursorEvent::Idle) => {}
                 Ok(CursorEvent::Closed) => return,
                 // A peer's checkpoint is on its way: it comes as a request.
-                Err(LogError::Superseded { .. }) => std::thread::sleep(WAIT_SHORTLY),
+                Err(LogError::Superseded { .. }) => rt::thread::sleep(WAIT_SHORTLY),
                 Err(error) => return self.core.fail(error.to_string()),
             }
         }
@@ -206,7 +207,7 @@ impl Driver {
                     (feed, agreed.feeds.remove(&feed))
                 };
                 end(stopped);
-                self.created.insert(feed, Instant::now());
+                self.created.insert(feed, rt::now());
             }
             Effect::LanesAdded { feed, first } => self.add_lanes(feed, first as usize),
             Effect::LanesRetired { feed, lanes } => self.retire_lanes(feed, &lanes),
@@ -234,7 +235,7 @@ impl Driver {
             let mut agreed = self.core.agreed_mut();
             // A tick of long ago, read again after a start, says nothing of the time since.
             match is_live(tick.clock_ms, wall_ms()) {
-                true => agreed.ticked.insert(id, Instant::now()),
+                true => agreed.ticked.insert(id, rt::now()),
                 false => agreed.ticked.remove(&id),
             };
             agreed.feeds.get(&id).cloned()
@@ -274,7 +275,7 @@ impl Driver {
 
     /// Starts the feeds that no pipeline has joined for `settled`: clients are not set up for each pipeline again.
     fn start_created(&mut self, settled: Duration) {
-        let settled = |since: &Instant| since.elapsed() >= settled;
+        let settled = |since: &Instant| rt::since(*since) >= settled;
         while let Some((&id, _)) = self.created.iter().find(|(_, since)| settled(since)) {
             self.created.remove(&id);
             self.start_anew(id);
@@ -332,7 +333,7 @@ fn end(feeds: impl IntoIterator<Item = Arc<Feed>>) {
         // A query that looks at the feed holds it for a moment; until then its thread would go on.
         while let Err(held) = Arc::try_unwrap(feed) {
             feed = held;
-            std::thread::sleep(Duration::from_millis(1));
+            rt::thread::sleep(Duration::from_millis(1));
         }
     }
 }

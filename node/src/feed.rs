@@ -12,10 +12,11 @@ mod setup;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use unisono_replication::rt::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel,
+};
 
 use unisono_engine::row::{Digest, Incarnation, Seq, StreamId};
 use unisono_engine::spec::{LaneId, Timestamp};
@@ -28,7 +29,7 @@ use crate::definition::FieldSet;
 use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Workers};
 use crate::results::ResultsLog;
 use crate::source::LaneTrail;
-use crate::threads::{Role, lock, spawn};
+use crate::threads::{Role, Thread, lock, spawn};
 use gate::Gate;
 use joining::Join;
 use queue::Queue;
@@ -53,7 +54,7 @@ pub struct Feed {
     sender: Option<Sender<Message>>,
     gate: Arc<Gate>,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 /// What the feed's thread shares with those who ask.

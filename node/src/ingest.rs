@@ -9,7 +9,6 @@ mod workers;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 pub use buffer::{CutChoice, LaneBuffer, Part, TakeError, Waker};
 pub use fold::{FoldLane, FoldState, LaneStep};
@@ -19,7 +18,7 @@ pub use workers::Workers;
 use crate::config::SourceConfig;
 use crate::signal::Signal;
 use crate::source::{Found, KnownLane, LaneTrail, SourceReader};
-use crate::threads::{Role, lock, spawn};
+use crate::threads::{Role, Thread, lock, spawn};
 
 /// What is to change for the thread that reads a source, in order.
 enum Change {
@@ -43,7 +42,7 @@ pub struct SourceState {
 pub struct SourceFetcher {
     shared: Arc<Shared>,
     read_ahead: Arc<ReadAhead>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
 }
 
 #[derive(Default)]
@@ -118,7 +117,7 @@ impl SourceFetcher {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.signal.raise();
         self.shared.look.raise();
-        self.threads.iter().all(JoinHandle::is_finished)
+        self.threads.iter().all(Thread::is_finished)
     }
 
     /// The source's state.

@@ -26,6 +26,8 @@ pub mod results;
 pub mod serve;
 mod service;
 pub mod signal;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod snapshots;
 pub mod source;
 mod status;

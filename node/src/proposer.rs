@@ -9,7 +9,7 @@ mod lanes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use unisono_replication::command::{Command, FeedId, FeedTick, LaneMove, Ticks};
 use unisono_replication::machine;
@@ -24,6 +24,7 @@ use crate::ingest::LaneBuffer;
 use crate::threads::{Role, lock, test_panic};
 use confirm::Confirming;
 use creation::Creation;
+use unisono_replication::rt;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
 const AT_LEAST: Duration = Duration::from_millis(500);
@@ -41,16 +42,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Makes ticks for as long as the node runs. A runtime of this one thread: each tick has some waits, and on a pool each of
 /// them would wake another thread.
 pub fn run(core: Arc<Core>) {
-    match tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => {
-            runtime.block_on(propose_all(core));
-            // A source or a peer may still be asked what a pipeline takes.
-            runtime.shutdown_background();
-        }
-        Err(error) => core.fail(format!("the proposer's runtime: {error}")),
+    if let Err(error) = rt::thread::run(propose_all(Arc::clone(&core))) {
+        core.fail(format!("the proposer's runtime: {error}"));
     }
 }
 
@@ -80,11 +73,12 @@ async fn propose_all(core: Arc<Core>) {
         let leads = view.borrow_and_update().is_leader();
         let waits_for_blank = leads && core.authority().is_none();
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = core.arrivals.notified() => {}
-            _ = view.changed() => {}
-            _ = applied.changed(), if waits_for_blank => {}
-        }
+        biased;
+                   () = rt::sleep(wait) => {}
+                   () = core.arrivals.notified() => {}
+                   _ = view.changed() => {}
+                   _ = applied.changed(), if waits_for_blank => {}
+               }
     }
 }
 
@@ -150,7 +144,7 @@ impl Proposer {
                 let lost = &self.core.counters.proposals_lost;
                 lost.fetch_add(1, Ordering::Relaxed);
                 tracing::debug!(%error, "proposal lost");
-                tokio::time::sleep(PAUSE).await;
+                rt::sleep(PAUSE).await;
             }
         }
     }
@@ -164,14 +158,14 @@ impl Proposer {
             self.proposed.remove(&command.from);
             return Next::Say(Command::JoinFeeds(command));
         }
-        if self.looked.is_none_or(|at| at.elapsed() >= LOOK_AROUND) {
+        if self.looked.is_none_or(|at| rt::since(at) >= LOOK_AROUND) {
             for (&id, feed) in &agreed.feeds {
                 let known = &agreed.machine.feeds()[&id];
                 if let Some(command) = lanes::change(known, feed, authority.term) {
                     return Next::Say(command);
                 }
             }
-            self.looked = Some(Instant::now());
+            self.looked = Some(rt::now());
         }
         let clocks = Clocks::read(&core);
         let mut feeds = Vec::new();
@@ -240,8 +234,11 @@ impl Proposer {
     }
 
     fn due_in(&self, agreed: &Agreed, id: FeedId, in_hand: InHand) -> Duration {
-        let proposed = self.proposed.get(&id).map(|proposed| proposed.at.elapsed());
-        let seen = agreed.ticked.get(&id).map(Instant::elapsed);
+        let proposed = self
+            .proposed
+            .get(&id)
+            .map(|proposed| rt::since(proposed.at));
+        let seen = agreed.ticked.get(&id).map(|&at| rt::since(at));
         self.metronome.due_in(proposed.or(seen), in_hand)
     }
 
@@ -260,14 +257,11 @@ impl Proposer {
 
     /// The agreed time of a feed's next tick.
     fn next_ms(&self, agreed: &Agreed, id: FeedId, clocks: Clocks) -> i64 {
-        let seen = || agreed.ticked.get(&id).map(Instant::elapsed);
+        let seen = || agreed.ticked.get(&id).map(|&at| rt::since(at));
         let last_ms = agreed.machine.feeds()[&id].agreed_ms;
         let last = last_ms.map(|agreed_ms| LastTick {
             agreed_ms,
-            seen: self
-                .anchor(id, agreed_ms)
-                .map(|at| at.elapsed())
-                .or_else(seen),
+            seen: self.anchor(id, agreed_ms).map(rt::since).or_else(seen),
         });
         next_agreed_ms(last, clocks.median_ms, clocks.clock_ms)
     }
@@ -331,12 +325,12 @@ impl Proposer {
     }
 
     fn note(&mut self, agreed: &Agreed, tick: &FeedTick) {
-        let now = Instant::now();
+        let now = rt::now();
         let last_ms = agreed.machine.feeds()[&tick.feed].agreed_ms;
         // Agreed time has whole milliseconds: the parts of one that it lacks must not add up.
         let anchor = last_ms.and_then(|last_ms| self.anchor(tick.feed, last_ms));
         let whole = |at: Instant| {
-            let gone = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let gone = u64::try_from(rt::since(at).as_millis()).unwrap_or(u64::MAX);
             at.checked_add(Duration::from_millis(gone))
         };
         let at = anchor.and_then(whole).unwrap_or(now);
@@ -355,10 +349,7 @@ pub(super) fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> In
 
 /// This node's own clock, in milliseconds since 1970.
 pub(crate) fn wall_ms() -> i64 {
-    let own = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(own.as_millis()).unwrap_or(i64::MAX)
+    i64::try_from(rt::wall().as_millis()).unwrap_or(i64::MAX)
 }
 
 /// What the clocks of all replicas that are heard of say, in milliseconds since 1970.
@@ -374,7 +365,7 @@ impl Clocks {
         let peers = core.replica.peers();
         let fresh = peers
             .iter()
-            .filter(|peer| peer.received.elapsed() < CLOCKS_FRESH);
+            .filter(|peer| rt::since(peer.received) < CLOCKS_FRESH);
         let mut offsets: BTreeMap<u16, f64> = fresh
             .map(|peer| (peer.number, peer.clock_offset_ms))
             .collect();

@@ -3,13 +3,12 @@
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use unisono_replication::rt::mpsc::channel;
 
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use unisono_replication::{Replica, ReplicaConfig, Snapshots};
+use unisono_replication::{Replica, ReplicaConfig, Snapshots, StartError};
 
 use crate::admin;
 use crate::checkpoint::CheckpointStore;
@@ -23,7 +22,8 @@ use crate::publish::{self, Publishers, report_frontiers};
 use crate::results::{Limits, ResultsLog};
 use crate::service::NodeService;
 use crate::snapshots::NodeSnapshots;
-use crate::threads::{self, Role, spawn, spawn_task};
+use crate::threads::{self, Role, Thread, spawn, spawn_task};
+use unisono_replication::rt::{self, Handle};
 
 /// Bytes after which a segment of the results log ends.
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -94,9 +94,10 @@ pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Resul
     let mut node = Node::start(config, listeners, &runtime)?;
     let ended = runtime.block_on(async {
         tokio::select! {
-            () = stop => None,
-            reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
-        }
+        biased;
+                   () = stop => None,
+                   reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
+               }
     });
     match ended {
         None => {
@@ -116,10 +117,10 @@ pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Resul
     }
 }
 
-struct Node {
-    core: Arc<Core>,
-    fatal: mpsc::Receiver<String>,
-    threads: Vec<JoinHandle<()>>,
+pub(crate) struct Node {
+    pub(crate) core: Arc<Core>,
+    pub(crate) fatal: mpsc::Receiver<String>,
+    threads: Vec<Thread>,
     publishers: Arc<Publishers>,
 }
 
@@ -128,6 +129,24 @@ impl Node {
         config: NodeConfig,
         listeners: Listeners,
         runtime: &Runtime,
+    ) -> Result<Self, ServeError> {
+        let Listeners { http, raft } = listeners;
+        let handle = Handle::Real(runtime.handle().clone());
+        let node = Self::compose(config, &handle, |config, snapshots| {
+            let dir = config.data_dir.join("raft");
+            Replica::start(raft_config(config), raft, &dir, snapshots)
+        })?;
+        spawn_http(&node.core, http, runtime)?;
+        let (id, http) = (node.core.config.node.id, &node.core.config.node.http);
+        tracing::info!(node = id, http, "serving");
+        Ok(node)
+    }
+
+    /// All of a node but its HTTP service, on the replica that `start` starts.
+    pub(crate) fn compose(
+        config: NodeConfig,
+        runtime: &Handle,
+        start: impl FnOnce(&NodeConfig, Arc<dyn Snapshots>) -> Result<Replica, StartError>,
     ) -> Result<Self, ServeError> {
         let data = |error: &dyn std::fmt::Display| ServeError::Data(error.to_string());
         let limits = Limits {
@@ -143,15 +162,10 @@ impl Node {
         let (asks, asked) = channel();
         let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
         let snapshots = Arc::new(snapshots);
-        let replica = Replica::start(
-            raft_config(&config),
-            listeners.raft,
-            &config.data_dir.join("raft"),
-            Arc::clone(&snapshots) as Arc<dyn Snapshots>,
-        )?;
+        let replica = start(&config, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
-        snapshots.take_others(admin::for_peers(&core, runtime.handle()));
+        snapshots.take_others(admin::for_peers(&core, runtime));
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
         let own = Arc::clone(&core);
@@ -161,13 +175,11 @@ impl Node {
         let own = Arc::clone(&core);
         let propose = move || crate::proposer::run(own);
         threads.push(spawn(Role::Proposer, None, propose)?);
-        threads.push(spawn_builtin(&core, runtime.handle())?);
+        threads.push(spawn_builtin(&core, runtime)?);
         let publishers = Arc::new(Publishers::default());
         let sinks = publish::tend_sinks(Arc::clone(&core), Arc::clone(&publishers));
-        spawn_task(Role::Sinks, runtime.handle(), sinks);
-        spawn_tasks(&core, listeners.http, runtime.handle())?;
-        let (node, http) = (core.config.node.id, &core.config.node.http);
-        tracing::info!(node, http, "serving");
+        spawn_task(Role::Sinks, runtime, sinks);
+        spawn_tasks(&core, runtime);
         Ok(Self {
             core,
             fatal,
@@ -185,7 +197,7 @@ impl Node {
             self.core.stop();
             // Only so that the next start has less to replay: a feed that waits for its records must not hold up the end.
             let last = self.core.replica.trigger_checkpoint();
-            if !matches!(tokio::time::timeout(STOP_WITHIN, last).await, Ok(Ok(_))) {
+            if !matches!(rt::timeout(STOP_WITHIN, last).await, Ok(Ok(_))) {
                 tracing::debug!("no checkpoint at the end");
             }
             self.core.replica.shutdown().await;
@@ -202,17 +214,17 @@ fn leave_running(runtime: Runtime) {
 
 /// Waits for threads to end, and says whether they have; those that hang (a broker that does not answer) end with the
 /// process.
-fn join_within(threads: Vec<JoinHandle<()>>, most: Duration) -> bool {
-    let end = Instant::now() + most;
+fn join_within(threads: Vec<Thread>, most: Duration) -> bool {
+    let end = rt::now() + most;
     for thread in &threads {
-        while !thread.is_finished() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
+        while !thread.is_finished() && rt::now() < end {
+            rt::thread::sleep(Duration::from_millis(10));
         }
     }
-    threads.iter().all(JoinHandle::is_finished)
+    threads.iter().all(Thread::is_finished)
 }
 
-fn raft_config(config: &NodeConfig) -> ReplicaConfig {
+pub(crate) fn raft_config(config: &NodeConfig) -> ReplicaConfig {
     ReplicaConfig {
         number: config.node.id,
         peers: config.cluster.peers.clone(),
@@ -224,7 +236,7 @@ fn raft_config(config: &NodeConfig) -> ReplicaConfig {
 }
 
 /// The thread of the built-in sink; others come as they are agreed.
-fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<JoinHandle<()>> {
+fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<Thread> {
     let (core, handle) = (Arc::clone(core), runtime.clone());
     spawn(Role::Sink, Some(BUILTIN_SINK), move || {
         let connect = || Ok(BuiltinSink::new(Arc::clone(&core), handle.clone()));
@@ -232,7 +244,7 @@ fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<JoinHandle<()
     })
 }
 
-fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
+fn spawn_tasks(core: &Arc<Core>, runtime: &Handle) {
     let own = || Arc::clone(core);
     spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
     spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
@@ -247,12 +259,16 @@ fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Res
             watched.fail(reason.clone().unwrap_or_default());
         }
     });
+}
+
+fn spawn_http(core: &Arc<Core>, http: TcpListener, runtime: &Runtime) -> io::Result<()> {
     let service = Arc::new(NodeService::new(Arc::clone(core)));
     let app = unisono_api::router(service);
     let _in_runtime = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(http)?;
     let served = Arc::clone(core);
-    spawn_task(Role::Http, runtime, async move {
+    let handle = Handle::Real(runtime.handle().clone());
+    spawn_task(Role::Http, &handle, async move {
         if let Err(error) = unisono_api::serve(listener, app).await {
             served.fail(format!("the http server ended: {error}"));
         }
@@ -293,16 +309,16 @@ async fn checkpoints(core: Arc<Core>) {
         .filter(|&&id| id < core.config.node.id)
         .count();
     let stagger = interval / nodes * u32::try_from(before).unwrap_or(0);
-    tokio::time::sleep(stagger).await;
+    rt::sleep(stagger).await;
     loop {
-        tokio::time::sleep(interval).await;
+        rt::sleep(interval).await;
         match core.replica.trigger_checkpoint().await {
             Ok(false) => {}
             Ok(true) => {
                 core.counters
                     .checkpoints
                     .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                *threads::lock(&core.health.checkpoint) = Some(Instant::now());
+                *threads::lock(&core.health.checkpoint) = Some(rt::now());
             }
             Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
         }

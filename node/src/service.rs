@@ -8,7 +8,6 @@ mod ready;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
 use unisono_api::dto::{ClusterInfo, Done, PipelineInfo, Readiness, WindowInfo};
 use unisono_api::{Metric, OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};
 use unisono_engine::PipelineStats;
@@ -16,6 +15,7 @@ use unisono_engine::row::{Incarnation, Seq, StreamId, StreamKind};
 use unisono_engine::spec::Timestamp;
 use unisono_engine::timestamp;
 use unisono_replication::machine::Pipeline;
+use unisono_replication::rt::Handle;
 
 use crate::admin::{self, Refusal};
 use crate::core::{Agreed, Core};

@@ -1,8 +1,10 @@
 //! Wakes a reading thread: when a source may have something, and when there is something else to do.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
+
+use unisono_replication::rt::Condvar;
 
 use crate::threads::{lock, wait_timeout_while};
 
@@ -38,7 +40,8 @@ impl Signal {
             let mut waiting = lock(&self.waiting);
             *waiting = true;
             let lowered = |_: &mut bool| !self.is_raised();
-            let mut waiting = wait_timeout_while(&self.changed, waiting, timeout, lowered);
+            let mut waiting =
+                wait_timeout_while((&self.changed, &self.waiting), waiting, timeout, lowered);
             *waiting = false;
         }
         self.raised.swap(false, Ordering::SeqCst)

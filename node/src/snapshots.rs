@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
+use unisono_replication::rt::mpsc::{Sender, sync_channel};
 
 use unisono_engine::row::StreamId;
 use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};

@@ -161,6 +161,10 @@ pub fn open(
     share: usize,
     signal: &Arc<Signal>,
 ) -> Result<Box<dyn SourceReader>, SourceError> {
+    #[cfg(feature = "simulation")]
+    if unisono_replication::rt::simulated::is_active() {
+        return Ok(crate::simulation::open(signal));
+    }
     match &config.kind {
         SourceKind::Kafka(config) => {
             let reader = kafka::KafkaReader::connect(config, share, signal)?;

@@ -16,6 +16,7 @@ pub use condition::{
     contact, feed_name, feed_troubles, hole, lag, observe, own, peers, seat, stopped, waits,
     watch_fitness,
 };
+use unisono_replication::rt;
 
 /// How often a node tells its status.
 const EVERY: Duration = Duration::from_millis(200);
@@ -96,7 +97,7 @@ pub async fn tell(core: Arc<Core>) {
         drifts.tell(&files.drifts);
         observe(&core);
         let mut condition = own(&core);
-        condition.score = lock(&core.health.fitness).score(condition.score, Instant::now());
+        condition.score = lock(&core.health.fitness).score(condition.score, rt::now());
         let status = NodeStatus {
             version: VERSION,
             applied: core.agreed().index,
@@ -106,7 +107,7 @@ pub async fn tell(core: Arc<Core>) {
         if let Ok(bytes) = postcard::to_stdvec(&status) {
             core.replica.set_status(bytes);
         }
-        tokio::time::sleep(EVERY).await;
+        rt::sleep(EVERY).await;
     }
 }
 
@@ -121,8 +122,8 @@ impl ToldDrifts {
             let (since, told) = self
                 .0
                 .entry(drift.clone())
-                .or_insert_with(|| (Instant::now(), false));
-            if !*told && since.elapsed() >= LASTING {
+                .or_insert_with(|| (rt::now(), false));
+            if !*told && rt::since(*since) >= LASTING {
                 *told = true;
                 let drift = drift.to_string();
                 tracing::warn!(

@@ -9,11 +9,11 @@ mod end;
 mod faults;
 
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+pub use unisono_replication::rt::thread::Thread;
+use unisono_replication::rt::{self, Condvar, Handle};
 
 pub use end::{EXIT_PANIC, end_process_on_panic};
 #[cfg(feature = "faults")]
@@ -208,16 +208,14 @@ pub fn spawn(
     role: Role,
     one: Option<&str>,
     run: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(role.name_of(one))
-        .spawn(run)
+) -> io::Result<Thread> {
+    rt::thread::spawn(role.name_of(one), run)
 }
 
 /// Starts a long task on the node's runtime.
 pub fn spawn_task(role: Role, runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
     // Nobody waits for its end: it ends with the runtime, or by a panic with the process.
-    drop(runtime.spawn(TASK.scope(role, task)));
+    runtime.spawn(TASK.scope(role, task));
 }
 
 /// The runtime of the node's tasks.
@@ -252,11 +250,11 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Panics
 /// As [`lock`].
 pub fn wait_while<'a, T>(
-    condvar: &Condvar,
+    (condvar, mutex): (&Condvar, &'a Mutex<T>),
     guard: MutexGuard<'a, T>,
     condition: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
-    condvar.wait_while(guard, condition).expect(NOBODY)
+    condvar.wait_while(mutex, guard, condition).expect(NOBODY)
 }
 
 /// As [`wait_while`], at most `timeout`.
@@ -264,13 +262,13 @@ pub fn wait_while<'a, T>(
 /// # Panics
 /// As [`lock`].
 pub fn wait_timeout_while<'a, T>(
-    condvar: &Condvar,
+    (condvar, mutex): (&Condvar, &'a Mutex<T>),
     guard: MutexGuard<'a, T>,
     timeout: Duration,
     condition: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
-    let waited = condvar.wait_timeout_while(guard, timeout, condition);
-    waited.expect(NOBODY).0
+    let waited = condvar.wait_timeout_while(mutex, guard, timeout, condition);
+    waited.expect(NOBODY)
 }
 
 /// As [`lock`], to read.

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::mpsc::channel;
 use std::time::Instant;
+use unisono_replication::rt::mpsc::channel;
 
 use unisono::checkpoint::{
     CheckpointReader, CheckpointStore, Head, Header, PartId, encode_heads, take,

@@ -3,9 +3,11 @@
 //! All of Raft and all that decides takes them from here. In a service they are tokio's and the system's. With the feature
 //! `simulation`, a thread on which a simulation runs gets simulated ones instead: then all that happens follows from a seed.
 
+pub mod mpsc;
 mod net;
 #[cfg(feature = "simulation")]
 pub mod simulated;
+pub mod thread;
 
 use std::fmt;
 use std::io;
@@ -20,6 +22,7 @@ use rand::rngs::SmallRng;
 use tokio::task::JoinError;
 
 pub use net::{Listener, Stream, connect};
+pub use thread::{Condvar, Handle};
 
 /// The time of a clock that only goes forward.
 #[must_use]
@@ -78,13 +81,16 @@ where
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)
+}
+
+/// As [`blocking`], and goes on though nobody waits for it.
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
     #[cfg(feature = "simulation")]
     if simulated::is_active() {
-        return Ok(work());
+        return Task::Simulated(simulated::spawn_blocking(work));
     }
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)
+    Task::Real(tokio::task::spawn_blocking(work))
 }
 
 /// Waits for so long.
@@ -123,6 +129,18 @@ pub enum Task<T> {
     Simulated(simulated::JoinHandle<T>),
 }
 
+impl<T> Task<T> {
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Real(task) => task.is_finished(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(task) => task.is_finished(),
+        }
+    }
+}
+
 impl<T: Send + 'static> Future for Task<T> {
     type Output = Result<T, TaskError>;
 
@@ -155,6 +173,8 @@ impl From<JoinError> for TaskError {
         }
     }
 }
+
+impl std::error::Error for TaskError {}
 
 impl fmt::Display for TaskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ pub mod events;
 pub mod kafka;
 pub mod reference;
 pub mod serve;
+pub mod simulation;
 
 mod binary;
 

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use anyhow::{Result, bail};
-use rand::Rng;
+use rand::RngExt;
 
 /// Below the range from which systems take the ports of outgoing connections: a killed replica's port must still be free
 /// when it is started again.

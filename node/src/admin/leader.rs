@@ -1,6 +1,6 @@
 //! Carrying orders out, on the node that leads.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unisono_api::Order;
 use unisono_api::dto::{AppliedPipeline, AppliedSink, Apply};
@@ -17,6 +17,7 @@ use crate::core::{Authority, Core};
 use crate::definition::PipelineDefinition;
 use crate::status;
 use crate::threads::lock;
+use unisono_replication::rt;
 
 /// How long the creation of an applied pipeline is waited for.
 const CREATE_WITHIN: Duration = Duration::from_secs(10);
@@ -233,7 +234,7 @@ impl Hand<'_> {
 
     /// It is agreed; that it can begin takes its sources.
     async fn wait_created(&mut self, name: &str) {
-        let deadline = Instant::now() + CREATE_WITHIN;
+        let deadline = rt::now() + CREATE_WITHIN;
         loop {
             let created = self.agreed(|machine| machine.pipeline_named(name).map(|it| it.0));
             if let Some(incarnation) = created {
@@ -243,14 +244,14 @@ impl Hand<'_> {
                 ));
             }
             let reason = lock(&self.core.waiting).get(name).cloned();
-            if Instant::now() > deadline || reason.is_some() {
+            if rt::now() > deadline || reason.is_some() {
                 let reason =
                     reason.unwrap_or_else(|| "its sources have not answered yet".to_owned());
                 return self.tell(format!(
                     "pipeline {name}: begins as soon as it can be created: {reason}"
                 ));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            rt::sleep(LOOK_EVERY).await;
         }
     }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use unisono_replication::command::FeedId;
 
@@ -11,6 +10,7 @@ use super::{Driver, end};
 use crate::checkpoint::{CheckpointReader, PartId, StoredCheckpoint, take};
 use crate::feed::{FeedPlan, SetupError};
 use crate::threads::lock;
+use unisono_replication::rt;
 
 impl Driver {
     /// Puts a peer's state in the place of this node's: rows first, then the checkpoint that names them.
@@ -33,7 +33,7 @@ impl Driver {
             .counters
             .checkpoints_installed
             .fetch_add(1, Ordering::Relaxed);
-        *lock(&self.core.health.checkpoint) = Some(Instant::now());
+        *lock(&self.core.health.checkpoint) = Some(rt::now());
         Ok(())
     }
 

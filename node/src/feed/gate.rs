@@ -1,8 +1,10 @@
 //! The barrier as threads meet at it: workers arrive, the feed's thread waits.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use super::barrier::{Barrier, Standing};
+use unisono_replication::rt::Condvar;
+
 use crate::ingest::TakeError;
 use crate::threads::{lock, wait_while};
 
@@ -52,7 +54,7 @@ impl Gate {
     pub fn wait(&self) -> Option<Standing> {
         let waiting =
             |state: &mut State| !state.abandoned && state.barrier.standing() == Standing::Waiting;
-        let state = wait_while(&self.changed, self.lock(), waiting);
+        let state = wait_while((&self.changed, &self.state), self.lock(), waiting);
         (!state.abandoned).then(|| state.barrier.standing())
     }
 }

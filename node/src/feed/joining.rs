@@ -5,9 +5,8 @@
 //! feeds go on meanwhile. State is copied once, so for a moment the pipelines' groups are in memory twice.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
+use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 use unisono_engine::FeedEngine;
 use unisono_engine::row::Incarnation;
@@ -19,6 +18,7 @@ use super::{Feed, FeedCheckpoint, FeedPlan, Message, Shared};
 use crate::decode::Decoder;
 use crate::definition::FieldSet;
 use crate::ingest::SourceFetcher;
+use crate::threads::Thread;
 use crate::threads::lock;
 
 /// How often a feed that waits for another looks whether it is being dropped.
@@ -66,7 +66,7 @@ impl Feed {
 
     /// Whether a feed that was told to leave has gone, its readers too: it can be dropped without waiting.
     pub fn has_left(&self) -> bool {
-        let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        let has_ended = self.thread.as_ref().is_none_or(Thread::is_finished);
         has_ended
             && self
                 .fetchers

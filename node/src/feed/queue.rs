@@ -3,12 +3,15 @@
 //! others, before that is a matter of memory.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use unisono_replication::machine::{AcceptedMove, AcceptedTick};
 
+use unisono_replication::rt::Condvar;
+
 use crate::threads::{lock, wait_while};
+use unisono_replication::rt;
 
 /// How much memory ticks may hold that wait for a feed: some hours of them. Beyond that the reader of the log waits.
 const BYTES: usize = 256 << 20;
@@ -31,10 +34,10 @@ impl Queue {
     /// Notes a tick that is handed over; waits while too many are waiting already.
     pub(super) fn enter(&self, tick: &AcceptedTick) {
         let is_full = |state: &mut State| state.bytes >= BYTES && !state.ended;
-        let mut state = wait_while(&self.shorter, lock(&self.state), is_full);
+        let mut state = wait_while((&self.shorter, &self.state), lock(&self.state), is_full);
         let weight = weight(tick);
         state.bytes += weight;
-        state.waiting.push_back((Instant::now(), weight));
+        state.waiting.push_back((rt::now(), weight));
     }
 
     /// Notes that the oldest is taken in, or passed over.

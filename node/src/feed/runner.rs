@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use unisono_replication::rt::mpsc::{Receiver, TryRecvError};
 
 use unisono_engine::row::{RowRef, StreamId, StreamKind};
 use unisono_engine::spec::{LaneId, Timestamp};

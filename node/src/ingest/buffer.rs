@@ -12,6 +12,7 @@ use unisono_replication::machine::Marks;
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 use crate::threads::lock;
+use unisono_replication::rt;
 
 /// Evidence that a lane was at its end counts for so long.
 const FRESH: Duration = Duration::from_millis(1000);
@@ -223,7 +224,7 @@ impl LaneBuffer {
 
     /// Notes whether the lane is at its end, on evidence of this moment.
     pub fn set_at_end(&self, end: Option<i64>) {
-        self.lock().at_end = end.map(|end| (end, Instant::now()));
+        self.lock().at_end = end.map(|end| (end, rt::now()));
     }
 
     /// Notes that the lane cannot be read for now. Who takes from it waits: what is wanted may still come.
@@ -333,7 +334,7 @@ impl LaneBuffer {
     #[must_use]
     pub fn is_at_end(&self, cut: i64) -> bool {
         let state = self.lock();
-        let fresh = |(end, at): (i64, Instant)| end >= cut && at.elapsed() < FRESH;
+        let fresh = |(end, at): (i64, Instant)| end >= cut && rt::since(at) < FRESH;
         state.delivered_to <= cut && state.at_end.is_some_and(fresh)
     }
 

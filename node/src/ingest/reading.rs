@@ -12,6 +12,7 @@ use super::buffer::FULL;
 use super::{Change, LaneBuffer, ReadAhead, Shared, lock};
 use crate::config::SourceConfig;
 use crate::source::{self, Block, Head, KnownLane, LaneTrail, SourceError, SourceReader};
+use unisono_replication::rt;
 
 /// How long the thread may sleep when nothing is there. It is woken for all that matters; this is how often the ends of
 /// quiet lanes are looked at, whose evidence must stay fresh.
@@ -96,7 +97,7 @@ impl Reading {
             order: Vec::new(),
             block: None,
             told: None,
-            trimmed: Instant::now(),
+            trimmed: rt::now(),
         }
     }
 
@@ -107,9 +108,9 @@ impl Reading {
             self.open_lanes();
             let wait = self.take_turns();
             self.tell();
-            if self.trimmed.elapsed() >= TRIM {
+            if rt::since(self.trimmed) >= TRIM {
                 self.read_ahead.trim();
-                self.trimmed = Instant::now();
+                self.trimmed = rt::now();
             }
             if let Some(wait) = wait {
                 self.wait(wait);
@@ -195,7 +196,7 @@ impl Reading {
                 // A client that has just given up a partition is not given it back in haste.
                 None if lane.uncheckable => again.push(index),
                 None => new.push(index),
-                Some(fault) if fault.again <= Instant::now() => again.push(index),
+                Some(fault) if fault.again <= rt::now() => again.push(index),
                 Some(_) => {}
             }
         }
@@ -345,21 +346,21 @@ impl Reading {
         lane.fault = Some(Fault {
             reason: reason.clone(),
             is_told: was_told || wakes,
-            again: Instant::now() + rest,
+            again: rt::now() + rest,
             rest,
         });
     }
 
     /// Tells who surveys the source how its lanes stand.
     fn tell(&mut self) {
-        if self.told.is_some_and(|at| at.elapsed() < TELL) {
+        if self.told.is_some_and(|at| rt::since(at) < TELL) {
             return;
         }
         // The first lanes come in a moment.
         if self.lanes.is_empty() {
             return;
         }
-        self.told = Some(Instant::now());
+        self.told = Some(rt::now());
         let readers = &self.readers;
         let known = self.lanes.iter().map(|lane| {
             let reader = lane
@@ -379,9 +380,9 @@ impl Reading {
 
     /// Waits until some lane may have something, or there is something else to do; at most `timeout`.
     fn wait(&mut self, timeout: Duration) {
-        let end = Instant::now() + timeout;
+        let end = rt::now() + timeout;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(rt::now());
             let pauses = self.readers.values_mut().map(|reader| reader.pause());
             let pause = pauses.min().unwrap_or(left).min(left);
             if pause.is_zero() || self.shared.signal.wait(pause) {

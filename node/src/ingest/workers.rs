@@ -7,16 +7,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::fold::{FoldLane, Turn};
-use crate::threads::{Role, lock, spawn, test_panic, wait_while};
+use unisono_replication::rt::Condvar;
+
+use crate::threads::{Role, Thread, lock, spawn, test_panic, wait_while};
 
 /// All workers of a node; dropping it ends them.
 pub struct Workers {
     workers: Vec<Arc<Worker>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
 }
 
 /// One worker, as its lanes know it.
@@ -95,7 +96,7 @@ impl Worker {
     fn next(&self) -> Option<Arc<FoldLane>> {
         let queue = self.lock();
         let idle = |queue: &mut Queue| queue.lanes.is_empty() && !queue.stop;
-        let mut queue = wait_while(&self.ready, queue, idle);
+        let mut queue = wait_while((&self.ready, &self.queue), queue, idle);
         if queue.stop {
             return None;
         }

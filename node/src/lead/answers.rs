@@ -1,8 +1,8 @@
 //! Answers the leader: a thread of its own, since Raft's runtime must not wait for the agreed state's lock.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError};
 
 use unisono_engine::row::Seq;
 use unisono_replication::Reply;
@@ -16,6 +16,7 @@ use crate::feed::Feed;
 use crate::ids::stream_of;
 use crate::ingest::LaneBuffer;
 use crate::threads::{Role, test_panic};
+use unisono_replication::rt;
 
 /// So long is waited for rows that are not computed here yet, and so often is looked for them.
 const EARLY: Duration = Duration::from_millis(50);
@@ -45,7 +46,7 @@ pub fn answer_all(core: &Core, asked: &Receiver<Asked>) {
                 test_panic(Role::Confirm);
                 // Another version's: whoever asked goes without.
                 if let Some(question) = decode(&question) {
-                    let since = Instant::now();
+                    let since = rt::now();
                     early.push(Early {
                         question,
                         reply,
@@ -72,7 +73,7 @@ struct Early {
 impl Early {
     fn is_early(&self, core: &Core) -> bool {
         let lacks = |of: &RowsQuestion| Seq(of.next) > core.results.next_seq(stream_of(of.stream));
-        self.since.elapsed() < EARLY && self.question.rows.iter().any(lacks)
+        rt::since(self.since) < EARLY && self.question.rows.iter().any(lacks)
     }
 }
 
@@ -116,7 +117,7 @@ fn state_of(feed: &Feed, buffers: &[Arc<LaneBuffer>]) -> FeedState {
         () if feed.has_stopped() => FeedState::Stopped,
         () if feed
             .waits_since()
-            .is_some_and(|since| since.elapsed() >= BEHIND) =>
+            .is_some_and(|since| rt::since(since) >= BEHIND) =>
         {
             FeedState::Behind
         }

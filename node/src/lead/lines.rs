@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use unisono_replication::Line;
 
 use crate::confirm::{Answer, Question, decode, encode};
 use crate::core::Core;
 use crate::threads::{Role, spawn_task};
+use unisono_replication::rt::{self, Handle};
 
 /// How long an answer may take.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -45,14 +45,14 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines to all other replicas; their tasks run on the runtime that this is called on.
-    pub fn open(core: &Core) -> Self {
+    /// Lines to all other replicas; their tasks run on `runtime`.
+    pub fn open(core: &Core, runtime: &Handle) -> Self {
         let (sender, answers) = unbounded_channel();
         let open = |number: u16| {
             let (questions, receiver) = unbounded_channel();
             let line = core.replica.line(number)?;
             let asks = ask(number, line, receiver, sender.clone());
-            spawn_task(Role::Lines, &Handle::current(), asks);
+            spawn_task(Role::Lines, runtime, asks);
             Some((number, questions))
         };
         let numbers = core.config.cluster.peers.keys().copied();
@@ -113,7 +113,7 @@ async fn ask(
         let asked = line.ask(&encode(&*sent.question), WITHIN).await;
         if asked.is_err() {
             // One that is gone is not asked again in the same moment.
-            tokio::time::sleep(WITHIN / 20).await;
+            rt::sleep(WITHIN / 20).await;
         }
         let answer = asked.ok().and_then(|bytes| decode(&bytes));
         let heard = Heard {

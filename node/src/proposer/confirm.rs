@@ -15,6 +15,7 @@ use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
 use crate::lead::{Heard, Lines, Sent};
 use crate::threads::lock;
+use unisono_replication::rt::{self, Handle};
 
 /// How long the answers to one question are waited for; later ones count for the next tick.
 const GATHER: Duration = Duration::from_millis(20);
@@ -42,7 +43,7 @@ impl Confirming {
     /// Lines to all peers; their tasks run on the runtime that this is called on.
     pub(super) fn open(core: &Core) -> Self {
         Self {
-            lines: Lines::open(core),
+            lines: Lines::open(core, &Handle::current()),
             first: None,
             asked_all: None,
             handed_over: None,
@@ -62,20 +63,20 @@ impl Confirming {
         let sent = Sent {
             question: Arc::clone(&question),
             index: core.agreed().index,
-            at: Instant::now(),
+            at: rt::now(),
         };
         // Answers to earlier questions count as well, and whoever gave one can be asked again.
         while let Some(heard) = self.lines.try_next() {
             note(core, &heard);
         }
-        let everybody = self.asked_all.is_none_or(|at| at.elapsed() >= ALL);
+        let everybody = self.asked_all.is_none_or(|at| rt::since(at) >= ALL);
         let first = self.first.filter(|_| !everybody);
         if first.is_none() || !self.ask_until(core, &sent, first, FIRST).await {
             self.asked_all = Some(sent.at);
             self.ask_until(core, &sent, None, GATHER).await;
         }
         count(core, sent.at);
-        for (replica, feed) in lock(&core.seconds).lapse(Instant::now()) {
+        for (replica, feed) in lock(&core.seconds).lapse(rt::now()) {
             tracing::warn!(
                 replica,
                 feed = feed.0,
@@ -96,26 +97,27 @@ impl Confirming {
         let feeds = &sent.question.feeds;
         lock(&core.seconds).asked(only, feeds, sent.at);
         self.lines.ask(sent, only);
-        let end = tokio::time::sleep(within);
+        let end = rt::sleep(within);
         tokio::pin!(end);
         while self.lines.waits() {
             tokio::select! {
-                heard = self.lines.next() => {
-                    note(core, &heard);
-                    if progresses(core, feeds) {
-                        self.first = Some(heard.number);
-                        return true;
-                    }
-                }
-                () = &mut end => break,
-            }
+            biased;
+                           heard = self.lines.next() => {
+                               note(core, &heard);
+                               if progresses(core, feeds) {
+                                   self.first = Some(heard.number);
+                                   return true;
+                               }
+                           }
+                           () = &mut end => break,
+                       }
         }
         progresses(core, feeds)
     }
 
     /// Says of no lane that it is at its end where nobody else saw that.
     pub(super) fn confirm_ends(&self, core: &Core, agreed: &Agreed, feeds: &mut [FeedTick]) {
-        let (seconds, now) = (lock(&core.seconds), Instant::now());
+        let (seconds, now) = (lock(&core.seconds), rt::now());
         for tick in feeds {
             let state = &agreed.machine.feeds()[&tick.feed];
             let moves = &tick.moves;
@@ -138,10 +140,10 @@ impl Confirming {
         let Some((feed, lane)) = outvoted(core, asked) else {
             return;
         };
-        if self.handed_over.is_some_and(|at| at.elapsed() < COOL_DOWN) {
+        if self.handed_over.is_some_and(|at| rt::since(at) < COOL_DOWN) {
             return;
         }
-        self.handed_over = Some(Instant::now());
+        self.handed_over = Some(rt::now());
         if let Some(buffer) = lane_of(core, feed, lane) {
             buffer.read_again(OUTVOTED);
         }
@@ -165,7 +167,7 @@ fn begin(core: &Core, term: u64) {
 }
 
 fn count(core: &Core, asked: Instant) {
-    let micros = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let micros = u64::try_from(rt::since(asked).as_micros()).unwrap_or(u64::MAX);
     let counters = &core.counters;
     counters.confirmations.fetch_add(1, Ordering::Relaxed);
     counters
@@ -184,14 +186,7 @@ fn note(core: &Core, heard: &Heard) {
     let mut seconds = lock(&core.seconds);
     if let Some(answer) = &heard.answer {
         let feeds = &sent.question.feeds;
-        seconds.answered(
-            heard.number,
-            feeds,
-            answer,
-            sent.index,
-            sent.at,
-            Instant::now(),
-        );
+        seconds.answered(heard.number, feeds, answer, sent.index, sent.at, rt::now());
     }
 }
 
@@ -227,7 +222,7 @@ pub(super) fn limit(confirmed: Confirmed, known: i64) -> i64 {
 
 /// Whether each lane can be moved, or is at its end, by somebody's word or because nobody's counts.
 fn progresses(core: &Core, asked: &[FeedQuestion]) -> bool {
-    let (agreed, seconds, now) = (core.agreed(), lock(&core.seconds), Instant::now());
+    let (agreed, seconds, now) = (core.agreed(), lock(&core.seconds), rt::now());
     asked.iter().all(|of| {
         let Some(feed) = agreed.feeds.get(&of.feed) else {
             return true;

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinHandle;
 use unisono_replication::command::{
     BeginCluster, Command, CreateFeed, CreatePipeline, ForgetRemoved, Origin, SetSink,
 };
@@ -21,6 +20,7 @@ use crate::core::{Authority, Core};
 use crate::status;
 use crate::threads::lock;
 use look::{Asks, Fault, Look, Step, Wish, home, wishes};
+use unisono_replication::rt::{self, Task};
 
 /// How often what cannot be created is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(super) struct Creation {
 
 struct Job {
     name: String,
-    done: JoinHandle<Result<Step, Fault>>,
+    done: Task<Result<Step, Fault>>,
 }
 
 impl Creation {
@@ -66,11 +66,11 @@ impl Creation {
                 return said;
             }
         }
-        if self.job.is_some() || self.looked.is_some_and(|at| at.elapsed() < self.wait()) {
+        if self.job.is_some() || self.looked.is_some_and(|at| rt::since(at) < self.wait()) {
             return None;
         }
         let said = self.look(core, authority);
-        self.looked = said.is_none().then(Instant::now);
+        self.looked = said.is_none().then(rt::now);
         said
     }
 
@@ -105,7 +105,7 @@ impl Creation {
             if self
                 .tried
                 .get(&wish.name)
-                .is_some_and(|at| at.elapsed() < RETRY)
+                .is_some_and(|&at| rt::since(at) < RETRY)
             {
                 continue;
             }
@@ -127,7 +127,7 @@ impl Creation {
 
     fn start_job(&mut self, core: &Arc<Core>, look: Look, wish: Wish) {
         let (name, core) = (wish.name.clone(), Arc::clone(core));
-        let done = tokio::task::spawn_blocking(move || {
+        let done = rt::spawn_blocking(move || {
             let prepared = look.prepare(&wish);
             core.arrivals.notify_one();
             prepared
@@ -158,7 +158,7 @@ impl Creation {
     }
 
     fn put_off(&mut self, core: &Core, name: &str, reason: String) {
-        self.tried.insert(name.to_owned(), Instant::now());
+        self.tried.insert(name.to_owned(), rt::now());
         let before = lock(&core.waiting).insert(name.to_owned(), reason.clone());
         if before.as_ref() != Some(&reason) {
             tracing::warn!(name, reason, "cannot be created yet; trying again");

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
+use unisono_replication::rt::mpsc::{Receiver, TryRecvError};
 
 use unisono_engine::row::{Seq, StreamId};
 use unisono_replication::command::FeedId;
@@ -13,6 +13,7 @@ use super::sink::{Frontier, PublishError};
 use super::streams_of;
 use crate::core::Core;
 use crate::feed::{Feed, FeedCheckpoint};
+use unisono_replication::rt;
 
 /// Most feeds are there within milliseconds: only then they are asked, for it is not free.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -44,7 +45,7 @@ impl Ahead {
             .collect();
         (!streams.is_empty()).then(|| Self {
             streams,
-            since: Instant::now(),
+            since: rt::now(),
             asked: BTreeMap::new(),
         })
     }
@@ -58,7 +59,7 @@ impl Ahead {
         if self.streams.is_empty() {
             return Ok(Judgement::Settled);
         }
-        if self.since.elapsed() < PATIENCE {
+        if rt::since(self.since) < PATIENCE {
             return Ok(Judgement::Open);
         }
         for feed in feeds_of(core, self.streams.keys()) {
@@ -70,11 +71,11 @@ impl Ahead {
                 // It has stopped, and says why itself: that is no reason to accuse the sink.
                 Some(Err(TryRecvError::Disconnected)) => {
                     self.asked.remove(&feed.id);
-                    self.since = Instant::now();
+                    self.since = rt::now();
                 }
                 Some(Ok(state)) => {
                     self.asked.remove(&feed.id);
-                    self.since = Instant::now();
+                    self.since = rt::now();
                     self.compare(sink, &state)?;
                 }
             }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use unisono_engine::row::{Seq, StreamId};
 use unisono_replication::command::FeedId;
 
@@ -14,6 +13,7 @@ use crate::core::Core;
 use crate::ids::key_of;
 use crate::lead::{Heard, Lines, Sent};
 use crate::threads::lock;
+use unisono_replication::rt::{self, Handle};
 
 /// How long after an answer that did not help the question is asked again.
 const AGAIN: Duration = Duration::from_millis(2);
@@ -55,9 +55,8 @@ struct Asked {
 
 impl RowsConfirm {
     pub(super) fn open(core: &Core, runtime: &Handle) -> Self {
-        let _in_runtime = runtime.enter();
         Self {
-            lines: Lines::open(core),
+            lines: Lines::open(core, runtime),
             runtime: runtime.clone(),
         }
     }
@@ -78,7 +77,7 @@ impl RowsConfirm {
             feeds: Vec::new(),
             rows,
         });
-        let began = Instant::now();
+        let began = rt::now();
         loop {
             match standing(core, &asked, began) {
                 Standing::Done { alone } => {
@@ -95,12 +94,12 @@ impl RowsConfirm {
             let sent = Sent {
                 question: Arc::clone(&question),
                 index: 0,
-                at: Instant::now(),
+                at: rt::now(),
             };
             self.lines.ask(&sent, None);
             let heard = self
                 .runtime
-                .block_on(async { tokio::time::timeout(AGAIN, self.lines.next()).await });
+                .block_on(async { rt::timeout(AGAIN, self.lines.next()).await });
             if let Ok(heard) = heard {
                 note(&mut asked, &question, &heard);
             }
@@ -169,7 +168,7 @@ fn standing(core: &Core, asked: &[Asked], began: Instant) -> Standing {
             return Standing::Differs { outvoted: true };
         }
         for &number in &eligible {
-            if began.elapsed() >= seconds.patience(number) {
+            if rt::since(began) >= seconds.patience(number) {
                 tracing::warn!(
                     replica = number,
                     feed = of.feed.0,
@@ -178,7 +177,7 @@ fn standing(core: &Core, asked: &[Asked], began: Instant) -> Standing {
                 seconds.lost(number, of.feed);
             }
         }
-        eligible.retain(|&number| began.elapsed() < seconds.patience(number));
+        eligible.retain(|&number| rt::since(began) < seconds.patience(number));
         match (eligible.is_empty(), of.other.is_empty()) {
             (false, _) => open = true,
             (true, true) => alone += of.rows,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use unisono_engine::row::{Row, Seq, StreamId};
 use unisono_replication::View;
@@ -18,6 +17,7 @@ use super::sink::{Bounds, Frontier, PublishError, PublishRow, Sink};
 use super::streams_of;
 use crate::core::Core;
 use crate::ids::key_of;
+use unisono_replication::rt::{self, Handle};
 
 /// Without news, the thread looks again after so long.
 const LOOK: Duration = Duration::from_millis(500);
@@ -45,7 +45,7 @@ pub fn run<S: Sink>(
         runtime,
         news: core.news(),
         view: core.replica.view(),
-        warmed: Instant::now(),
+        warmed: rt::now(),
         frontier: Frontier::default(),
         confirm: RowsConfirm::open(core, runtime),
         ahead: None,
@@ -118,9 +118,9 @@ impl Publisher<'_> {
     }
 
     fn keep_warm(&mut self, sink: &mut impl Sink) {
-        if self.warmed.elapsed() >= WARM {
+        if rt::since(self.warmed) >= WARM {
             sink.keep_warm();
-            self.warmed = Instant::now();
+            self.warmed = rt::now();
         }
     }
 
@@ -264,7 +264,7 @@ impl Publisher<'_> {
         let outvoted = match self.confirm.confirm(self.core, term, &moved) {
             Ok(()) => return Ok(true),
             Err(Unconfirmed::Early) => {
-                std::thread::sleep(EARLY);
+                rt::thread::sleep(EARLY);
                 return Ok(false);
             }
             Err(Unconfirmed::Differs { outvoted }) => outvoted,
@@ -359,7 +359,7 @@ impl Publisher<'_> {
         let proposal = self.core.replica.propose(command);
         let asked = self
             .runtime
-            .block_on(async { tokio::time::timeout(RETRY_FAULT, proposal).await });
+            .block_on(async { rt::timeout(RETRY_FAULT, proposal).await });
         if !matches!(asked, Ok(Ok(_))) {
             self.rest(RETRY, goes_on);
         }
@@ -390,22 +390,23 @@ impl Publisher<'_> {
     fn wait(&mut self, time: Duration) {
         self.runtime.block_on(async {
             tokio::select! {
-                _ = self.news.changed() => {}
-                _ = self.view.changed() => {}
-                () = tokio::time::sleep(time) => {}
-            }
+            biased;
+                           _ = self.news.changed() => {}
+                           _ = self.view.changed() => {}
+                           () = rt::sleep(time) => {}
+                       }
         });
     }
 
     /// Waits for `time`, or until it no longer goes on.
     fn rest(&self, time: Duration, goes_on: &impl Fn() -> bool) {
-        let end = Instant::now() + time;
+        let end = rt::now() + time;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since(rt::now());
             if left.is_zero() || !goes_on() {
                 return;
             }
-            std::thread::sleep(left.min(STEP));
+            rt::thread::sleep(left.min(STEP));
         }
     }
 }

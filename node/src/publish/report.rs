@@ -7,6 +7,7 @@ use std::time::Duration;
 use unisono_replication::command::{Command, FrontierMoves, StreamKey};
 
 use crate::core::{Authority, Core};
+use unisono_replication::rt;
 
 /// Without news, the frontier is looked at again after so long: whatever can move it is news.
 const LOOK: Duration = Duration::from_millis(500);
@@ -19,10 +20,11 @@ pub async fn run(core: Arc<Core>) {
     let mut view = core.replica.view();
     loop {
         tokio::select! {
-            _ = news.changed() => {}
-            _ = view.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
-        }
+        biased;
+                   _ = news.changed() => {}
+                   _ = view.changed() => {}
+                   () = rt::sleep(LOOK) => {}
+               }
         let Some(authority) = core.authority() else {
             continue;
         };
@@ -43,7 +45,7 @@ async fn move_to(core: &Core, authority: &Authority, sink: String, next: Vec<(St
         Err(error) => {
             core.counters.proposals_lost.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%error, "frontier not moved");
-            tokio::time::sleep(PAUSE).await;
+            rt::sleep(PAUSE).await;
         }
     }
 }

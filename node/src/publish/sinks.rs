@@ -2,28 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use unisono_replication::command::SinkEntry;
 
 use super::publisher;
 use super::sink::kafka::{self, KafkaSink};
 use crate::agreement::reach_sink;
 use crate::core::Core;
-use crate::threads::{Role, lock, spawn};
+use crate::threads::{Role, Thread, lock, spawn};
+use unisono_replication::rt::{self, Handle};
 
 /// Without news, the agreed sinks are looked at again after so long.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The threads of the sinks.
 #[derive(Default)]
-pub struct Publishers(Mutex<BTreeMap<String, JoinHandle<()>>>);
+pub struct Publishers(Mutex<BTreeMap<String, Thread>>);
 
 impl Publishers {
     /// All of them, to be waited for.
-    pub fn take(&self) -> Vec<JoinHandle<()>> {
+    pub fn take(&self) -> Vec<Thread> {
         std::mem::take(&mut *lock(&self.0)).into_values().collect()
     }
 }
@@ -34,9 +33,10 @@ pub async fn tend(core: Arc<Core>, publishers: Arc<Publishers>) {
     while !core.is_stopping() {
         start_missing(&core, &publishers);
         tokio::select! {
-            _ = news.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
-        }
+        biased;
+                   _ = news.changed() => {}
+                   () = rt::sleep(LOOK) => {}
+               }
     }
 }
 
@@ -67,6 +67,12 @@ fn run(core: &Arc<Core>, name: &str, runtime: &Handle) {
             sink.map_err(|error| error.to_string())
         };
         let is_current = || core.agreed().machine.sinks().get(name) == Some(&agreed);
+        #[cfg(feature = "simulation")]
+        if rt::simulated::is_active() {
+            let connect = || Ok(crate::simulation::SimulatedSink::new(name));
+            publisher::run(core, name, runtime, connect, is_current);
+            continue;
+        }
         publisher::run(core, name, runtime, connect, is_current);
     }
     core.sinks.forget(name);

@@ -14,6 +14,7 @@ use crate::ids::key_of;
 use crate::proposer::wall_ms;
 use crate::status;
 use crate::threads::lock;
+use unisono_replication::rt;
 
 /// A pipeline's counters by name.
 pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
@@ -186,7 +187,7 @@ fn of_doubts(counters: &Counters) -> [Counted<'_>; 4] {
 /// How old the newest is of what must keep coming; what never came is not shown.
 fn ages(core: &Core) -> Vec<Metric> {
     let pulse = core.replica.pulse();
-    let since = |at: &Mutex<Option<Instant>>| lock(at).map(|at| at.elapsed());
+    let since = |at: &Mutex<Option<Instant>>| lock(at).map(rt::since);
     let ages: [(&str, &str, Option<Duration>); 6] = [
         (
             "unisono_commit_age_seconds",

@@ -58,6 +58,10 @@ pub trait SourceSurvey: Send {
 /// # Errors
 /// [`SourceError::Unavailable`] if even that is not possible.
 pub fn survey(config: &SourceConfig) -> Result<Box<dyn SourceSurvey>, SourceError> {
+    #[cfg(feature = "simulation")]
+    if unisono_replication::rt::simulated::is_active() {
+        return Ok(crate::simulation::survey());
+    }
     Ok(match &config.kind {
         SourceKind::Kafka(config) => Box::new(KafkaSurvey::connect(config)?),
         SourceKind::Files(config) => Box::new(FilesSurvey::new(config.clone())),

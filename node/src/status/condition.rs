@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use unisono_engine::row::StreamId;
 use unisono_replication::command::FeedId;
@@ -16,6 +16,7 @@ use crate::health::ready::{STUCK, Seat};
 use crate::health::{Condition, HUNG, LAG, STANDS};
 use crate::ids::{key_of, streams_of};
 use crate::threads::lock;
+use unisono_replication::rt;
 
 /// Word of a leader or a quorum is never too old before this, however short the time-outs of elections.
 const CONTACT: Duration = Duration::from_secs(1);
@@ -50,7 +51,7 @@ pub fn lag(core: &Core, view: &View) -> u64 {
 #[must_use]
 pub fn peers(core: &Core, within: Duration) -> BTreeMap<u16, NodeStatus> {
     let peers = core.replica.peers().into_iter();
-    let fresh = peers.filter(|peer| peer.received.elapsed() < within);
+    let fresh = peers.filter(|peer| rt::since(peer.received) < within);
     fresh
         .filter_map(|peer| Some((peer.number, NodeStatus::decode(&peer.status)?)))
         .collect()
@@ -93,7 +94,7 @@ pub fn feed_troubles(agreed: &Agreed, id: FeedId) -> Vec<String> {
             troubles.push(fault);
         }
     }
-    let waits = feed.waits_since().map(|since| since.elapsed());
+    let waits = feed.waits_since().map(rt::since);
     if let Some(age) = waits.filter(|&age| age >= STANDS && troubles.is_empty()) {
         let age = age.as_secs();
         troubles.push(format!(
@@ -119,7 +120,7 @@ pub fn observe(core: &Core) {
         }
     }
     drop(agreed);
-    lock(&core.health.memory).see(keeps_up, &streams, Instant::now());
+    lock(&core.health.memory).see(keeps_up, &streams, rt::now());
 }
 
 fn numbers(core: &Core, agreed: &Agreed, stream: StreamId, publishes: bool) -> Numbers {
@@ -134,7 +135,7 @@ fn numbers(core: &Core, agreed: &Agreed, stream: StreamId, publishes: bool) -> N
 #[must_use]
 pub fn hole(core: &Core, agreed: &Agreed, stream: StreamId) -> Option<(u64, u64)> {
     let Numbers { frontier, next, .. } = numbers(core, agreed, stream, false);
-    let lacks = lock(&core.health.memory).lacks(stream, frontier, next, Instant::now());
+    let lacks = lock(&core.health.memory).lacks(stream, frontier, next, rt::now());
     lacks.then_some((next, frontier))
 }
 
@@ -142,7 +143,7 @@ pub fn hole(core: &Core, agreed: &Agreed, stream: StreamId) -> Option<(u64, u64)
 #[must_use]
 pub fn waits(core: &Core, incarnation: u64) -> Option<Duration> {
     let memory = lock(&core.health.memory);
-    let waits = streams_of(incarnation).map(|stream| memory.waits(stream, Instant::now()));
+    let waits = streams_of(incarnation).map(|stream| memory.waits(stream, rt::now()));
     waits.into_iter().flatten().max()
 }
 
@@ -179,7 +180,7 @@ pub fn own(core: &Core) -> Condition {
 /// Gives the lead to a fitter replica when there is one, for as long as the node runs.
 pub async fn watch_fitness(core: std::sync::Arc<Core>) {
     loop {
-        tokio::time::sleep(super::EVERY / 2).await;
+        rt::sleep(super::EVERY / 2).await;
         let leads = core.replica.view().borrow().is_leader();
         let voters = core.replica.view().borrow().voters.clone();
         // Whoever does not lead has nothing to give.
@@ -189,7 +190,7 @@ pub async fn watch_fitness(core: std::sync::Arc<Core>) {
         let others = others
             .map(|(number, told)| (number, told.condition.score))
             .collect();
-        let fitter = lock(&core.health.fitness).look(leads, own, &others, Instant::now());
+        let fitter = lock(&core.health.fitness).look(leads, own, &others, rt::now());
         let Some(fitter) = fitter else {
             continue;
         };

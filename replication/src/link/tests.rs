@@ -21,6 +21,7 @@ fn listen(listener: TcpListener) -> JoinHandle<()> {
     tokio::spawn(async move {
         // One at a time is enough here; the listener goes with the task.
         while let Ok((stream, _)) = listener.accept().await {
+            let stream = Stream::Tcp(stream);
             if is_link(&stream).await.unwrap() {
                 let _ = serve(stream, echo).await;
             }

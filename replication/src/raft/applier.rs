@@ -2,7 +2,7 @@
 //! the log at its own pace, as far as the mark.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt};
@@ -14,7 +14,7 @@ use super::types::{
     LogId, Snapshot, SnapshotMeta, StoredMembership, TypeConfig, decode_raft_state,
     encode_raft_state,
 };
-use crate::rt;
+use crate::rt::{self, Condvar};
 use crate::snapshots::{IncomingSnapshot, Snapshots};
 
 /// Shared by openraft's state machine and the node's cursor.
@@ -53,7 +53,7 @@ impl Mark {
         }
         Self {
             state: Mutex::new(state),
-            moved: Condvar::new(),
+            moved: Condvar::default(),
         }
     }
 
@@ -66,8 +66,11 @@ impl Mark {
         let before = |state: &mut MarkState| {
             !state.closed && state.applied.is_none_or(|applied| applied.index < next)
         };
-        let waited = self.moved.wait_timeout_while(self.lock(), timeout, before);
-        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let guard = self.lock();
+        let waited = self
+            .moved
+            .wait_timeout_while(&self.state, guard, timeout, before);
+        let state = waited.unwrap_or_else(PoisonError::into_inner);
         match state.applied {
             _ if state.closed => Reach::Closed,
             Some(applied) if applied.index >= next => Reach::UpTo(applied.index),

@@ -207,7 +207,7 @@ impl LogStore {
     /// How long ago the last group became durable, and for how long the present one is being written.
     pub(crate) fn writes(&self) -> (Option<Duration>, Option<Duration>) {
         let state = self.shared().lock();
-        let age = |at: Option<Instant>| at.map(|at| rt::since(at));
+        let age = |at: Option<Instant>| at.map(rt::since);
         let writing = state.busy_since.filter(|_| state.busy);
         (age(state.written_at), age(writing))
     }

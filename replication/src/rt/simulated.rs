@@ -13,6 +13,7 @@
 mod disk;
 mod join;
 mod net;
+mod thread;
 mod timer;
 
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,8 @@ pub use disk::Disk;
 pub use join::{Ended, JoinHandle};
 pub(super) use net::connect;
 pub use net::{Conditions, Listener, Network, listen};
+pub use thread::{SimulatedThread, Waiters, block_on, spawn_thread_on};
+pub(super) use thread::{spawn_blocking, spawn_thread};
 pub use timer::Sleep;
 use timer::Timers;
 

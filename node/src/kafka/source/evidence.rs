@@ -4,11 +4,13 @@
 //! same whether there is nothing or the broker is gone. Only an answer that is fresh tells the two apart.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
+
+use unisono_replication::rt::Condvar;
 
 use crate::kafka::context::ClientEvents;
 use crate::signal::Signal;
@@ -66,7 +68,7 @@ impl Evidence {
             topic: topic.to_owned(),
             signal,
             state: Mutex::default(),
-            changed: Condvar::new(),
+            changed: Condvar::default(),
         });
         let of_thread = Arc::clone(&shared);
         crate::threads::spawn(crate::threads::Role::KafkaEnds, None, move || {
@@ -141,7 +143,7 @@ impl Shared {
         let state = self.lock();
         let idle =
             |state: &mut State| !state.stopped && !state.lanes.values().any(|lane| lane.quiet);
-        let state = wait_while(&self.changed, state, idle);
+        let state = wait_while((&self.changed, &self.state), state, idle);
         if state.stopped {
             return None;
         }

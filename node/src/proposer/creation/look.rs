@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use unisono_replication::command::{FeedId, LaneEntry, SinkEntry, SourceEntry};
 use unisono_replication::machine::{BUILTIN_SINK, Feed, Machine, Wanted};
+use unisono_replication::rt;
 
 use crate::agreement::{Kind, Question, Votes, endpoint_hash, pipeline_hash, read_answer};
 use crate::core::Core;
@@ -202,14 +203,10 @@ impl Look {
             return Err(Fault::Elsewhere);
         }
         // The proposer's own runtime is busy with ticks.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| error.to_string())?;
         let mut last = "no node that has it was heard lately".to_owned();
         for &number in holders {
-            let asked = runtime.block_on(self.core.replica.ask(number, question.encode()));
-            let answer = asked.map_err(|error| error.to_string());
+            let asked = rt::thread::run(self.core.replica.ask(number, question.encode()));
+            let answer = asked.flatten().map_err(|error| error.to_string());
             match answer.and_then(|bytes| read_answer(&bytes)) {
                 Ok(answer) => return Ok(answer),
                 Err(reason) => last = format!("node {number}: {reason}"),

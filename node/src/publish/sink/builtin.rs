@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use unisono_replication::command::{Command, FrontierMoves, StreamKey};
 
 use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
@@ -13,6 +12,7 @@ use crate::core::{Agreed, Authority, Core};
 use crate::definition::BUILTIN_SINK;
 use crate::ids::key_of;
 use crate::publish::streams_of;
+use unisono_replication::rt::{self, Handle};
 
 /// How often a wait for the agreed log looks whether the node stops.
 const LOOK: Duration = Duration::from_millis(50);
@@ -45,14 +45,15 @@ impl BuiltinSink {
         };
         let stopping = async {
             while !self.core.is_stopping() {
-                tokio::time::sleep(LOOK).await;
+                rt::sleep(LOOK).await;
             }
         };
         self.runtime.block_on(async {
             tokio::select! {
-                result = agreed => result,
-                () = stopping => Err("the node stops".to_owned()),
-            }
+            biased;
+                           result = agreed => result,
+                           () = stopping => Err("the node stops".to_owned()),
+                       }
         })
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{FileLane, FileLaneError, list};
 use crate::config::{FilesSource, matches_pattern};
 use crate::source::{Block, LaneTrail, OpenFile, SourceError, SourceReader};
+use unisono_replication::rt;
 
 /// How often files are looked at while nothing new is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -39,7 +40,7 @@ impl FilesReader {
     pub fn new(source: FilesSource) -> Self {
         Self {
             source,
-            read: Instant::now(),
+            read: rt::now(),
             lanes: Vec::new(),
         }
     }
@@ -107,10 +108,10 @@ impl Lane {
             self.gone = false;
             return;
         }
-        if self.searched.is_some_and(|at| at.elapsed() < SEARCH) {
+        if self.searched.is_some_and(|at| rt::since(at) < SEARCH) {
             return;
         }
-        self.searched = Some(Instant::now());
+        self.searched = Some(rt::now());
         // A directory that cannot be listed says nothing, and an empty one may be a disk that is not there.
         let files = list(&source.path).unwrap_or_default();
         let is_it = |file: &&super::Listed| file.id == self.file.id;
@@ -158,14 +159,14 @@ impl SourceReader for FilesReader {
         let read = read.map_err(|error| fault(&trail.name, error))?;
         lane.follow(&self.source);
         if read > 0 {
-            self.read = Instant::now();
+            self.read = rt::now();
         }
         Ok(read)
     }
 
     fn pause(&mut self) -> Duration {
         let mut open = self.lanes.iter().flatten();
-        match self.read.elapsed() < QUIET {
+        match rt::since(self.read) < QUIET {
             _ if open.any(|lane| lane.file.has_more()) => Duration::ZERO,
             true => LOOK_INTERVAL,
             false => LOOK_INTERVAL_QUIET,

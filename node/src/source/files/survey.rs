@@ -7,6 +7,7 @@ use super::content::{self, Likeness};
 use super::{FileLaneError, Listed, Stamp, failed, list_matching, open_file};
 use crate::config::FilesSource;
 use crate::source::{FileId, Found, FoundLane, KnownLane, SourceError, SourceSurvey};
+use unisono_replication::rt;
 
 /// A file is gone when it was for so long: whoever wrote to it may not have noticed yet.
 const GONE: Duration = Duration::from_secs(3);
@@ -73,7 +74,7 @@ impl FilesSurvey {
 
     /// Which of those that went have been away for long enough.
     fn gone(&mut self, going: BTreeMap<String, u64>) -> Vec<String> {
-        let now = Instant::now();
+        let now = rt::now();
         let since = |(name, size): (String, u64)| {
             let before = self.going.get(&name).filter(|(_, known)| *known == size);
             let since = before.map_or(now, |(since, _)| *since);

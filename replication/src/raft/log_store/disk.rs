@@ -88,7 +88,7 @@ pub(super) fn open(dir: &Path, number: u16, file_bytes: usize) -> Result<Opened,
         });
     }
     let core = Core {
-        files: Files::Real(wal),
+        files: Files::Real(Box::new(wal)),
         marks,
     };
     Ok(Opened {

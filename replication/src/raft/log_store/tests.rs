@@ -9,6 +9,7 @@ use std::fs;
 use openraft::EntryPayload;
 use openraft::vote::RaftLeaderIdExt;
 
+use super::writer::Files;
 use super::*;
 use crate::identity::number_of;
 use crate::raft::types::Payload;
@@ -368,7 +369,10 @@ async fn what_left_the_memory_is_read_while_others_append_and_purge() {
 
 fn syncs(log: &LogStore) -> u64 {
     let core = log.shared().core.lock().unwrap();
-    core.as_ref().unwrap().wal.flush_metrics().sync_batch_count
+    let Files::Real(wal) = &core.as_ref().unwrap().files else {
+        unreachable!("it is not simulated");
+    };
+    wal.flush_metrics().sync_batch_count
 }
 
 /// Whoever wrote it may have been killed before the sync.

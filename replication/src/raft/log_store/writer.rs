@@ -67,7 +67,7 @@ pub(super) struct Core {
 
 /// Where the log lies.
 pub(super) enum Files {
-    Real(ChunkedWal<Types>),
+    Real(Box<ChunkedWal<Types>>),
     #[cfg(feature = "simulation")]
     Simulated(crate::rt::simulated::Disk),
 }

@@ -37,6 +37,12 @@ impl<T> Drop for Guard<T> {
 #[derive(Debug)]
 pub struct JoinHandle<T>(Shared<T>);
 
+impl<T> JoinHandle<T> {
+    pub(in crate::rt) fn is_finished(&self) -> bool {
+        lock(&self.0).is_gone
+    }
+}
+
 /// The task was dropped: its node was killed.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended;

@@ -1,0 +1,164 @@
+//! The whole node but its HTTP service, on simulated time, network, disks, sources and sinks. Its threads are coroutines,
+//! its code is the service's.
+//!
+//! A simulation has one [`Outside`]: what all nodes read and publish to. It is set for the thread on which the simulation
+//! runs, and every source and sink of every config is that one.
+
+mod sink;
+mod source;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::{Arc, Mutex, Weak};
+
+use unisono_engine::row::{Seq, StreamId};
+use unisono_replication::Replica;
+use unisono_replication::rt::Handle;
+use unisono_replication::rt::simulated::{self, Disk, Node, block_on};
+
+pub use sink::{SimulatedSink, Topic};
+pub use source::{Log, Wrong};
+pub(crate) use source::{open, survey};
+
+use crate::config::NodeConfig;
+use crate::core::Core;
+use crate::ids::key_of;
+use crate::serve;
+use crate::threads::lock;
+
+/// What lies outside of all nodes.
+#[derive(Clone, Default)]
+pub struct Outside {
+    /// What they read.
+    pub log: Arc<Log>,
+    /// What they publish to.
+    pub topic: Arc<Topic>,
+}
+
+thread_local! {
+    static OUTSIDE: RefCell<Option<Outside>> = const { RefCell::new(None) };
+}
+
+/// Sets what the simulation on this thread reads and publishes to.
+pub fn enter(outside: &Outside) {
+    OUTSIDE.set(Some(outside.clone()));
+}
+
+fn outside() -> Outside {
+    OUTSIDE
+        .with_borrow(Clone::clone)
+        .expect("a simulation enters its outside before it begins")
+}
+
+/// A node as the world sees it.
+#[derive(Clone, Default)]
+pub struct Seen {
+    core: Arc<Mutex<Weak<Core>>>,
+    ended: Arc<Mutex<Option<String>>>,
+}
+
+/// What one process knows.
+pub struct Look(Arc<Core>);
+
+impl Seen {
+    /// A look at the process, if it runs.
+    #[must_use]
+    pub fn look(&self) -> Option<Look> {
+        lock(&self.core).upgrade().map(Look)
+    }
+
+    /// Why the process has ended itself, once.
+    #[must_use]
+    pub fn ended(&self) -> Option<String> {
+        lock(&self.ended).take()
+    }
+}
+
+impl Look {
+    /// Streams of which rows are published, and the number of the first row that is not.
+    #[must_use]
+    pub fn published(&self) -> Vec<(StreamId, u64)> {
+        let agreed = self.0.agreed();
+        let streams = self.0.results.streams().into_iter();
+        streams
+            .map(|stream| (stream, agreed.machine.frontier(key_of(stream))))
+            .collect()
+    }
+
+    /// How many rows of a stream were computed here.
+    #[must_use]
+    pub fn computed(&self, stream: StreamId) -> u64 {
+        self.0.results.next_seq(stream).0
+    }
+
+    /// The rows of a stream from `from` on, up to `below`, as JSON; fewer if they are no more or not yet here.
+    #[must_use]
+    pub fn rows(&self, stream: StreamId, from: u64, below: u64) -> Vec<(u64, Vec<u8>)> {
+        let most = usize::try_from(below.saturating_sub(from)).unwrap_or(0);
+        let rows = self.0.results.read(stream, Seq(from), most, usize::MAX);
+        let rows = rows.unwrap_or_default().into_iter();
+        rows.map(|row| (row.seq.0, row.json)).collect()
+    }
+
+    /// How far the lanes of all feeds are agreed, in records.
+    #[must_use]
+    pub fn agreed_records(&self) -> i64 {
+        let agreed = self.0.agreed();
+        let feeds = agreed.machine.feeds().values();
+        feeds
+            .flat_map(|feed| &feed.lanes)
+            .map(|lane| lane.cut)
+            .sum()
+    }
+
+    /// The term in which it leads and may propose.
+    #[must_use]
+    pub fn leads(&self) -> Option<u64> {
+        self.0.authority().map(|authority| authority.term)
+    }
+
+    /// Rows that it published by its own word alone.
+    #[must_use]
+    pub fn rows_alone(&self) -> u64 {
+        let alone = &self.0.counters.rows_alone;
+        alone.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Why feeds stand still here.
+    #[must_use]
+    pub fn stopped(&self) -> Vec<String> {
+        let agreed = self.0.agreed();
+        let stopped = agreed.feeds.values();
+        let stopped = stopped.filter_map(|feed| feed.status().stopped);
+        stopped.chain(agreed.refused.values().cloned()).collect()
+    }
+}
+
+/// Starts a process on `node`, with the config of this text at `path`.
+///
+/// # Panics
+/// The config has a fault.
+pub fn start(node: Node, path: &Path, text: &str, disk: &Disk, seen: &Seen) {
+    let config = NodeConfig::parse(path, text);
+    let config = config.unwrap_or_else(|errors| panic!("{errors}"));
+    let (disk, seen) = (disk.clone(), seen.clone());
+    simulated::spawn_thread_on(node, move || {
+        if let Err(reason) = run(config, &disk, &seen) {
+            *lock(&seen.ended) = Some(reason);
+        }
+    });
+}
+
+fn run(config: NodeConfig, disk: &Disk, seen: &Seen) -> Result<(), String> {
+    let node = serve::Node::compose(config, &Handle::current(), |config, snapshots| {
+        block_on(Replica::simulate(
+            serve::raft_config(config),
+            disk,
+            snapshots,
+        ))
+    });
+    let mut node = node.map_err(|error| error.to_string())?;
+    *lock(&seen.core) = Arc::downgrade(&node.core);
+    let reason = block_on(node.fatal.recv());
+    Err(reason.unwrap_or_default())
+}

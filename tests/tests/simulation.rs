@@ -1,0 +1,29 @@
+//! Some seeds of the simulation, each run of a cluster with all kinds of faults; `--bench simulate` runs many.
+
+use unisono_tests::simulation::{Fault, run};
+
+fn seeds() -> std::ops::Range<u64> {
+    let seeds = std::env::var("UNISONO_SEEDS").unwrap_or_default();
+    match seeds.split_once("..") {
+        Some((from, to)) => from.parse().unwrap_or(0)..to.parse().unwrap_or(0),
+        None => 0..seeds.parse().unwrap_or(10),
+    }
+}
+
+#[test]
+fn without_faults_all_is_counted_once() {
+    println!("{:?}", run(0, &[]));
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    assert_eq!(run(1, Fault::ALL), run(1, Fault::ALL));
+}
+
+#[test]
+fn whatever_happens_all_is_counted_once() {
+    for seed in seeds() {
+        println!("seed {seed}");
+        println!("{:?}", run(seed, Fault::ALL));
+    }
+}
