@@ -117,6 +117,14 @@ impl Look {
         self.0.authority().map(|authority| authority.term)
     }
 
+    /// How many replicas vote, and whether a change of them is half done.
+    #[must_use]
+    pub fn voters(&self) -> (usize, bool) {
+        let view = self.0.replica.view();
+        let view = view.borrow();
+        (view.voters.len(), view.joint)
+    }
+
     /// Rows that it published by its own word alone.
     #[must_use]
     pub fn rows_alone(&self) -> u64 {

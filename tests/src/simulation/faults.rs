@@ -60,6 +60,9 @@ impl Fault {
 impl World {
     /// Makes a fault, waits, and mends it.
     pub(super) async fn make(&mut self, fault: Fault) {
+        if matches!(fault, Fault::WrongRecord | Fault::Wipe) && !self.settle().await {
+            return;
+        }
         self.faults.push(fault);
         let node = 1 + between(0..NODES as u64) as Node;
         let a_while = Duration::from_millis(between(10..2500));
@@ -137,6 +140,32 @@ impl World {
                 self.start(node);
             }
         }
+    }
+
+    /// Waits until all replicas are there and count, so that one may be lost or wrong: of three, two must be right. False:
+    /// they are not, for a while.
+    async fn settle(&mut self) -> bool {
+        let mut well = 0;
+        for _ in 0..50 {
+            self.rest(Duration::from_millis(100)).await;
+            let looks = self.seen[1..]
+                .iter()
+                .filter_map(unisono::simulation::Seen::look);
+            let looks: Vec<_> = looks.collect();
+            let records = self.outside.log.len() as i64;
+            let is_well = |look: &unisono::simulation::Look| {
+                look.voters() == (NODES, false) && look.agreed_records() + 20 >= records
+            };
+            well = match looks.len() == NODES && looks.iter().all(is_well) {
+                true => well + 1,
+                false => 0,
+            };
+            // Those who were away count again only after a while.
+            if well == 20 {
+                return true;
+            }
+        }
+        false
     }
 
     fn cut_off(&self, node: Node, cut: bool) {
