@@ -125,6 +125,15 @@ impl Look {
         (view.voters.len(), view.joint)
     }
 
+    /// Gives the lead to another one, if it leads.
+    pub fn hand_over(&self) -> impl Future<Output = ()> + Send + 'static {
+        let replica = self.0.replica.clone();
+        async move {
+            // It may not lead any more.
+            let _ = replica.hand_over().await;
+        }
+    }
+
     /// Rows that it published by its own word alone.
     #[must_use]
     pub fn rows_alone(&self) -> u64 {

@@ -50,7 +50,8 @@ pub struct PeerStatus {
 struct Heard {
     told: Told,
     received: Instant,
-    clock_offset_ms: f64,
+    /// Its wall clock when that was received. Not how far it is from ours: ours may be set at any time.
+    wall_ms: f64,
 }
 
 /// What is known of all, oneself among them.
@@ -65,6 +66,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn wall_ms() -> f64 {
     rt::wall().as_secs_f64() * 1000.0
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
 }
 
 impl Gossip {
@@ -101,9 +106,9 @@ impl Gossip {
         lock(&self.own).in_cluster = true;
     }
 
-    /// Notes what a peer answered at its configured address, and how far its clock is from ours. Only answers count: anyone
-    /// could ask, under any number.
-    pub(crate) fn hear(&self, told: Told, clock_offset_ms: f64) {
+    /// Notes what a peer answered just now at its configured address, and what its wall clock says. Only answers count:
+    /// anyone could ask, under any number.
+    pub(crate) fn hear(&self, told: Told, wall_ms: f64) {
         if told.version != VERSION || told.number == lock(&self.own).number {
             return;
         }
@@ -113,18 +118,19 @@ impl Gossip {
             Heard {
                 told,
                 received: rt::now(),
-                clock_offset_ms,
+                wall_ms,
             },
         );
     }
 
     pub(crate) fn peers(&self) -> Vec<PeerStatus> {
+        let own_ms = wall_ms();
         let heard = lock(&self.heard);
         let status = |(&number, heard): (&u16, &Heard)| PeerStatus {
             number,
             status: heard.told.status.clone(),
             received: heard.received,
-            clock_offset_ms: heard.clock_offset_ms,
+            clock_offset_ms: heard.wall_ms + millis(rt::since(heard.received)) - own_ms,
         };
         heard.iter().map(status).collect()
     }
@@ -160,9 +166,9 @@ pub(crate) fn ask_all(
         let takeover = Arc::clone(takeover);
         rt::spawn(async move {
             loop {
-                if let Some((told, offset)) = ask(&mut link).await {
+                if let Some((told, wall_ms)) = ask(&mut link).await {
                     takeover.met(&told);
-                    gossip.hear(told, offset);
+                    gossip.hear(told, wall_ms);
                 }
                 if rt::timeout(EVERY, link.ended()).await.is_ok() {
                     takeover.connection_ended(number).await;
@@ -172,16 +178,17 @@ pub(crate) fn ask_all(
     }
 }
 
+/// What a peer tells, and its wall clock now, taking the way there and back as equally long.
 async fn ask(link: &mut Link) -> Option<(Told, f64)> {
-    let asked = wall_ms();
+    let asked = rt::now();
     let answer = link.call(Topic::Gossip, 0, &[], WITHIN).await;
-    let answered = wall_ms();
+    let way_back = rt::since(asked) / 2;
     let told: Told = answer
         .and_then(|body| decode(&body).map_err(CallError::Broken))
         .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))
         .ok()?;
-    let offset = told.wall_ms - f64::midpoint(asked, answered);
-    Some((told, offset))
+    let wall_ms = told.wall_ms + millis(way_back);
+    Some((told, wall_ms))
 }
 
 #[cfg(test)]
@@ -222,11 +229,9 @@ mod tests {
         };
         gossip.hear(newer, 0.0);
         assert!(gossip.peers().is_empty());
-        gossip.hear(peer.own(), 5.0);
-        assert_eq!(
-            gossip.peers()[0].clock_offset_ms.to_bits(),
-            5.0_f64.to_bits()
-        );
+        gossip.hear(peer.own(), wall_ms() + 60_000.0);
+        let ahead = gossip.peers()[0].clock_offset_ms;
+        assert!((59_000.0..61_000.0).contains(&ahead), "{ahead}");
         assert_eq!(gossip.fresh()[&2].node_id, 22);
     }
 }

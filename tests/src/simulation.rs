@@ -18,13 +18,15 @@ use unisono_replication::rt::{self, sleep};
 use check::Check;
 pub use faults::Fault;
 
-/// Replicas of a cluster.
-pub const NODES: usize = 3;
+/// Replicas of a cluster, by seed.
+const NODES: [usize; 4] = [3, 3, 5, 3];
 const LANES: usize = 3;
 /// Faults are made for so long.
-const TROUBLE: Duration = Duration::from_secs(15);
+const TROUBLE: Duration = Duration::from_secs(16);
 /// The producer goes on for so long after that.
 const CALM: Duration = Duration::from_secs(3);
+/// The size of one pipeline's windows.
+const WINDOW: &str = "1s";
 /// All must be counted and published within so long after all is well.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,6 +43,8 @@ pub struct Ran {
     pub rows: usize,
     /// How long it took, in simulated milliseconds.
     pub millis: u128,
+    /// Most of the rows and dead letters that one process published by its own word alone.
+    pub alone: u64,
     /// The faults that were made.
     pub faults: Vec<Fault>,
 }
@@ -58,9 +62,10 @@ pub fn run(seed: u64, kinds: &'static [Fault]) -> Ran {
     simulation::enter(&outside);
     let dir = TempDir::new_in(memory()).expect("a directory for the nodes' data");
     let path = dir.path().to_owned();
-    simulated::simulate(seed, NODES, async move {
-        let mut world = World::new(outside, path);
-        (1..=NODES).for_each(|node| world.start(node));
+    let nodes = NODES[(seed % 4) as usize];
+    simulated::simulate(seed, nodes, async move {
+        let mut world = World::new(outside, path, nodes);
+        (1..=nodes).for_each(|node| world.start(node));
         world.go(kinds).await
     })
 }
@@ -76,6 +81,7 @@ fn memory() -> PathBuf {
 
 /// The cluster and all around it.
 struct World {
+    nodes: usize,
     outside: Outside,
     dir: PathBuf,
     disks: Vec<Disk>,
@@ -85,27 +91,28 @@ struct World {
 }
 
 impl World {
-    fn new(outside: Outside, dir: PathBuf) -> Self {
+    fn new(outside: Outside, dir: PathBuf, nodes: usize) -> Self {
         Self {
+            nodes,
             outside,
             dir,
-            disks: (0..=NODES).map(|_| Disk::new(100..1500)).collect(),
-            seen: vec![Seen::default(); NODES + 1],
+            disks: (0..=nodes).map(|_| Disk::new(100..1500)).collect(),
+            seen: vec![Seen::default(); nodes + 1],
             check: Check::default(),
             faults: Vec::new(),
         }
     }
 
     fn start(&mut self, node: Node) {
+        self.start_with(node, WINDOW);
+    }
+
+    /// Starts a process in whose file the windows of one pipeline have this size.
+    fn start_with(&mut self, node: Node, window: &str) {
         let path = self.dir.join(format!("{node}.toml"));
         self.seen[node] = Seen::default();
-        simulation::start(
-            node,
-            &path,
-            &config(node),
-            &self.disks[node],
-            &self.seen[node],
-        );
+        let config = config(node, self.nodes, window);
+        simulation::start(node, &path, &config, &self.disks[node], &self.seen[node]);
     }
 
     /// The process ends as it stands.
@@ -135,12 +142,16 @@ impl World {
             assert!(!late, "{}", self.standing(total));
             self.rest(Duration::from_millis(200)).await;
         }
+        println!("{:?}", self.faults);
+        self.check.exact(&self.outside);
+        self.until_all_vote(deadline).await;
         let (trace, polls) = simulated::traced();
         Ran {
             trace,
             polls,
             records: total,
             rows: self.check.rows(),
+            alone: self.check.alone(),
             millis: simulated::elapsed().as_millis(),
             faults: self.faults,
         }
@@ -152,7 +163,7 @@ impl World {
         while simulated::elapsed() < end {
             sleep(Duration::from_millis(50)).await;
             self.check.look(&self.seen, &self.outside);
-            for node in 1..=NODES {
+            for node in 1..=self.nodes {
                 if let Some(reason) = self.seen[node].ended() {
                     // As a supervisor would.
                     println!("{:?}: node {node} ends: {reason}", simulated::elapsed());
@@ -163,17 +174,35 @@ impl World {
         }
     }
 
+    /// A change of members that was cut short must be completed.
+    async fn until_all_vote(&mut self, deadline: Duration) {
+        let nodes = self.nodes;
+        let votes = move |seen: &Seen| {
+            seen.look()
+                .is_some_and(|look| look.voters() == (nodes, false))
+        };
+        while !self.seen[1..].iter().all(votes) {
+            assert!(
+                simulated::elapsed() < deadline,
+                "not all vote: {}",
+                self.standing(0)
+            );
+            self.rest(Duration::from_millis(200)).await;
+        }
+    }
+
     fn standing(&self, total: usize) -> String {
         use std::fmt::Write;
         let mut text = format!("{total} records are not all counted:");
         let _ = write!(text, " {} in rows", self.check.counted());
-        for node in 1..=NODES {
+        for node in 1..=self.nodes {
             if let Some(look) = self.seen[node].look() {
                 let (leads, agreed) = (look.leads(), look.agreed_records());
                 let (stopped, published) = (look.stopped(), look.published());
                 let _ = write!(
                     text,
-                    "; node {node} leads {leads:?}, agreed {agreed}, published {published:?}, stopped {stopped:?}"
+                    "; node {node} of {:?} leads {leads:?}, agreed {agreed}, published {published:?}, stopped {stopped:?}",
+                    look.voters(),
                 );
             }
         }
@@ -203,8 +232,8 @@ async fn produce(log: std::sync::Arc<Log>, time: Duration) {
 }
 
 /// A cluster of which one pipeline goes to the built-in sink, the other to the simulated one.
-fn config(node: Node) -> String {
-    let peers: Vec<String> = (1..=NODES)
+fn config(node: Node, nodes: usize, window: &str) -> String {
+    let peers: Vec<String> = (1..=nodes)
         .map(|node| format!("{node} = \"node-{node}:1\""))
         .collect();
     let peers = peers.join(", ");
@@ -228,8 +257,9 @@ kafka = {{ brokers = "simulated:1", topic = "rows" }}
 name = "all"
 sources = ["events"]
 time = {{ field = "t", format = "ms" }}
-window = {{ size = "1s" }}
+window = {{ size = "{window}" }}
 close = {{ lag = "0s", idle = "1s" }}
+max_future = "4s"
 values = {{ n = "count()" }}
 [[pipeline]]
 name = "by_group"
@@ -239,6 +269,7 @@ time = {{ field = "t", format = "ms" }}
 group_by = ["g"]
 window = {{ size = "500ms" }}
 close = {{ lag = "0s", idle = "1s" }}
+max_future = "4s"
 values = {{ n = "count()" }}
 "#
     )

@@ -78,6 +78,14 @@ impl Log {
         self.len() == 0
     }
 
+    /// All payloads, lane after lane.
+    #[must_use]
+    pub fn payloads(&self) -> Vec<Arc<[u8]>> {
+        let state = lock(&self.0);
+        let records = state.lanes.iter().flatten();
+        records.map(|record| Arc::clone(&record.payload)).collect()
+    }
+
     /// Whether a node does not reach it from now on.
     pub fn set_blind(&self, node: Node, blind: bool) {
         let mut state = lock(&self.0);

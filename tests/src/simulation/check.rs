@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use unisono::simulation::{Outside, Seen};
 use unisono_engine::row::{StreamId, StreamKind};
 
@@ -12,7 +13,11 @@ pub struct Check {
     /// How far each node's rows of this process were compared.
     compared: BTreeMap<(usize, StreamId), u64>,
     counted: BTreeMap<StreamId, u64>,
+    alone: u64,
 }
+
+/// What a window counts: a pipeline, the window's end in milliseconds, and the group.
+type Window = (String, u64, Option<u64>);
 
 impl Check {
     /// Compares what every running node has published with what was seen before.
@@ -22,6 +27,7 @@ impl Check {
                 self.compared.retain(|(of, _), _| *of != node);
                 continue;
             };
+            self.alone = self.alone.max(look.rows_alone());
             for (stream, below) in look.published() {
                 let compared = self.compared.get(&(node, stream)).copied();
                 for (seq, row) in look.rows(stream, compared.unwrap_or(0), below) {
@@ -60,6 +66,49 @@ impl Check {
         self.rows.values().map(Vec::len).sum()
     }
 
+    /// The most rows that one process published by its own word alone.
+    pub fn alone(&self) -> u64 {
+        self.alone
+    }
+
+    /// Every window must count exactly its records. One clock that is wrong, and whatever else happens, makes no dead letter.
+    ///
+    /// # Panics
+    /// One does not, or there is a dead letter.
+    pub fn exact(&self, outside: &Outside) {
+        let mut expected: BTreeMap<Window, u64> = BTreeMap::new();
+        for payload in outside.log.payloads() {
+            let record: Value = serde_json::from_slice(&payload).expect("it is JSON");
+            let number = |key: &str| record[key].as_u64().expect("it has all fields");
+            let end = |size: u64| (number("t") / size + 1) * size;
+            *expected
+                .entry(("all".to_owned(), end(1000), None))
+                .or_default() += 1;
+            let group = Some(number("g"));
+            *expected
+                .entry(("by_group".to_owned(), end(500), group))
+                .or_default() += 1;
+        }
+        for (stream, rows) in &self.rows {
+            let text = || String::from_utf8_lossy(&rows[0]).into_owned();
+            let is_fine = stream.kind == StreamKind::Rows || rows.is_empty();
+            assert!(is_fine, "a dead letter: {}", text());
+        }
+        let rows = self
+            .rows
+            .iter()
+            .flat_map(|(stream, rows)| rows.iter().map(|row| (*stream, row)));
+        for (stream, row) in rows {
+            let text = String::from_utf8_lossy(row);
+            let counted = count(stream, row);
+            if counted > 0 {
+                let of = window(row);
+                assert_eq!(expected.remove(&of), Some(counted), "{of:?}: {text}");
+            }
+        }
+        assert!(expected.is_empty(), "never published: {expected:?}");
+    }
+
     /// How many records each pipeline's rows and dead letters count.
     pub fn counted(&self) -> String {
         format!("{:?}", self.counted)
@@ -93,12 +142,24 @@ impl Check {
     }
 }
 
+/// Which window a row is of.
+fn window(row: &[u8]) -> Window {
+    let row: Value = serde_json::from_slice(row).expect("rows are JSON");
+    let end: jiff::Timestamp = row["end"]
+        .as_str()
+        .and_then(|end| end.parse().ok())
+        .expect("an end");
+    let pipeline = row["pipeline"].as_str().unwrap_or_default().to_owned();
+    let end = u64::try_from(end.as_millisecond()).unwrap_or(0);
+    (pipeline, end, row["group"]["g"].as_u64())
+}
+
 /// How many records a row counts.
 fn count(stream: StreamId, row: &[u8]) -> u64 {
     if stream.kind == StreamKind::DeadLetters {
         return 1;
     }
-    let row: serde_json::Value = serde_json::from_slice(row).expect("rows are JSON");
+    let row: Value = serde_json::from_slice(row).expect("rows are JSON");
     row["values"]["n"]
         .as_u64()
         .or(row["n"].as_u64())

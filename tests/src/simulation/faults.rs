@@ -5,7 +5,7 @@ use std::time::Duration;
 use unisono::simulation::Wrong;
 use unisono_replication::rt::simulated::{self, Node, between, chance};
 
-use super::{LANES, NODES, World};
+use super::{LANES, WINDOW, World};
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,14 @@ pub enum Fault {
     WrongRecord,
     /// A node comes back with an empty disk.
     Wipe,
+    /// All disks become slow.
+    SlowDisks,
+    /// The leader gives the lead away.
+    HandOver,
+    /// A node comes back with an empty disk, and the leader ends while it is taken in.
+    WipeAndKill,
+    /// A node's file has another definition for a while.
+    Drift,
 }
 
 impl Fault {
@@ -54,17 +62,22 @@ impl Fault {
         Self::Clock,
         Self::WrongRecord,
         Self::Wipe,
+        Self::SlowDisks,
+        Self::HandOver,
+        Self::WipeAndKill,
+        Self::Drift,
     ];
 }
 
 impl World {
     /// Makes a fault, waits, and mends it.
     pub(super) async fn make(&mut self, fault: Fault) {
-        if matches!(fault, Fault::WrongRecord | Fault::Wipe) && !self.settle().await {
+        let must_settle = [Fault::WrongRecord, Fault::Wipe, Fault::WipeAndKill];
+        if must_settle.contains(&fault) && !self.settle().await {
             return;
         }
         self.faults.push(fault);
-        let node = 1 + between(0..NODES as u64) as Node;
+        let node = 1 + between(0..self.nodes as u64) as Node;
         let a_while = Duration::from_millis(between(10..2500));
         match fault {
             Fault::Kill => {
@@ -73,9 +86,10 @@ impl World {
                 self.start(node);
             }
             Fault::KillAll => {
-                (1..=NODES).for_each(|node| self.kill(node));
-                self.rest(a_while).await;
-                (1..=NODES).for_each(|node| self.start(node));
+                (1..=self.nodes).for_each(|node| self.kill(node));
+                // Longer than `max_future`, now and then.
+                self.rest(a_while * 3).await;
+                (1..=self.nodes).for_each(|node| self.start(node));
             }
             Fault::Pause => {
                 simulated::pause(node);
@@ -93,9 +107,9 @@ impl World {
                 self.outside.log.set_blind(node, false);
             }
             Fault::AllBlind => {
-                (1..=NODES).for_each(|node| self.outside.log.set_blind(node, true));
+                (1..=self.nodes).for_each(|node| self.outside.log.set_blind(node, true));
                 self.rest(a_while).await;
-                (1..=NODES).for_each(|node| self.outside.log.set_blind(node, false));
+                (1..=self.nodes).for_each(|node| self.outside.log.set_blind(node, false));
             }
             Fault::NoSink => {
                 self.outside.topic.set_unreachable(node, true);
@@ -118,8 +132,9 @@ impl World {
                 self.disks[node].set_hangs(false);
             }
             Fault::Clock => {
-                let step = between(0..4000) as i64 - 2000;
-                simulated::set_wall(node, step);
+                // One at a time: two that are wrong alike are right.
+                (1..=self.nodes).for_each(|node| simulated::set_wall(node, 0));
+                simulated::set_wall(node, between(0..20_000) as i64 - 10_000);
                 self.rest(a_while).await;
                 if chance(50) {
                     simulated::set_wall(node, 0);
@@ -133,12 +148,55 @@ impl World {
                 self.outside.log.mend();
             }
             Fault::Wipe => {
-                self.kill(node);
-                self.disks[node].wipe();
-                let _ = std::fs::remove_dir_all(self.dir.join(node.to_string()));
+                self.wipe(node);
                 self.rest(a_while).await;
                 self.start(node);
             }
+            Fault::SlowDisks => {
+                (1..=self.nodes).for_each(|node| self.disks[node].set_sync_micros(20_000..200_000));
+                self.rest(a_while * 3).await;
+                (1..=self.nodes).for_each(|node| self.disks[node].set_sync_micros(100..1500));
+            }
+            Fault::HandOver => {
+                for node in 1..=self.nodes {
+                    if let Some(look) = self.seen[node].look().filter(|look| look.leads().is_some())
+                    {
+                        drop(simulated::spawn_on(node, look.hand_over()));
+                    }
+                }
+                self.rest(a_while / 4).await;
+            }
+            Fault::WipeAndKill => self.wipe_and_kill(node).await,
+            Fault::Drift => {
+                self.kill(node);
+                self.start_with(node, "2s");
+                self.rest(a_while).await;
+                self.kill(node);
+                self.start_with(node, WINDOW);
+            }
+        }
+    }
+
+    fn wipe(&mut self, node: Node) {
+        self.kill(node);
+        self.disks[node].wipe();
+        // There is none before its first start.
+        let _ = std::fs::remove_dir_all(self.dir.join(node.to_string()));
+    }
+
+    async fn wipe_and_kill(&mut self, node: Node) {
+        self.wipe(node);
+        self.start(node);
+        // It is taken in as a learner first, and then in two steps as a voter.
+        self.rest(Duration::from_millis(between(50..1500))).await;
+        let leads = |&other: &Node| {
+            let look = self.seen[other].look();
+            other != node && look.is_some_and(|look| look.leads().is_some())
+        };
+        if let Some(leader) = (1..=self.nodes).find(leads) {
+            self.kill(leader);
+            self.rest(Duration::from_millis(between(10..2500))).await;
+            self.start(leader);
         }
     }
 
@@ -154,9 +212,9 @@ impl World {
             let looks: Vec<_> = looks.collect();
             let records = self.outside.log.len() as i64;
             let is_well = |look: &unisono::simulation::Look| {
-                look.voters() == (NODES, false) && look.agreed_records() + 20 >= records
+                look.voters() == (self.nodes, false) && look.agreed_records() + 20 >= records
             };
-            well = match looks.len() == NODES && looks.iter().all(is_well) {
+            well = match looks.len() == self.nodes && looks.iter().all(is_well) {
                 true => well + 1,
                 false => 0,
             };
@@ -170,7 +228,7 @@ impl World {
 
     fn cut_off(&self, node: Node, cut: bool) {
         simulated::network(|network| {
-            for other in 1..=NODES {
+            for other in 1..=self.nodes {
                 network.way(node, other).cut = cut;
                 network.way(other, node).cut = cut;
             }
@@ -181,7 +239,7 @@ impl World {
     pub(super) fn mend(&self) {
         self.outside.log.mend();
         self.outside.topic.mend();
-        for node in 1..=NODES {
+        for node in 1..=self.nodes {
             simulated::set_wall(node, 0);
         }
     }
