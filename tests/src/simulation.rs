@@ -142,7 +142,6 @@ impl World {
             assert!(!late, "{}", self.standing(total));
             self.rest(Duration::from_millis(200)).await;
         }
-        println!("{:?}", self.faults);
         self.check.exact(&self.outside);
         self.until_all_vote(deadline).await;
         let (trace, polls) = simulated::traced();

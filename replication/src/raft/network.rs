@@ -133,6 +133,10 @@ pub(crate) async fn ask(network: &Network, number: u16, question: Vec<u8>) -> io
         let reason = format!("replica {number} is not among the peers");
         return Err(io::Error::new(io::ErrorKind::NotFound, reason));
     };
+    #[cfg(feature = "simulation")]
+    if crate::rt::simulated::is_active() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
     let version = link::VERSION;
     let request = network
         .client

@@ -134,6 +134,8 @@ impl World {
             Fault::Clock => {
                 // One at a time: two that are wrong alike are right.
                 (1..=self.nodes).for_each(|node| simulated::set_wall(node, 0));
+                // They hear of each other's.
+                self.rest(Duration::from_millis(500)).await;
                 simulated::set_wall(node, between(0..20_000) as i64 - 10_000);
                 self.rest(a_while).await;
                 if chance(50) {
