@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use unisono::simulation::Wrong;
+use unisono::simulation::{Look, Seen, Wrong};
 use unisono_replication::rt::simulated::{self, Node, between, chance};
+use unisono_replication::rt::sleep;
 
 use super::{LANES, WINDOW, World};
+
+/// How long a change of members is waited for.
+const AIM: Duration = Duration::from_secs(3);
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,8 +193,20 @@ impl World {
     async fn wipe_and_kill(&mut self, node: Node) {
         self.wipe(node);
         self.start(node);
-        // It is taken in as a learner first, and then in two steps as a voter.
-        self.rest(Duration::from_millis(between(50..1500))).await;
+        // It is taken in as a learner first, and then in two steps as a voter: mostly the leader ends between the two.
+        let end = simulated::elapsed() + Duration::from_millis(between(50..1500));
+        let aimed = chance(75);
+        while simulated::elapsed() < end || (aimed && simulated::elapsed() < end + AIM) {
+            sleep(Duration::from_micros(300)).await;
+            let looks = self.seen.iter().filter_map(Seen::look);
+            if aimed
+                && looks
+                    .into_iter()
+                    .any(|look| look.leads().is_some() && look.voters().1)
+            {
+                break;
+            }
+        }
         let leads = |&other: &Node| {
             let look = self.seen[other].look();
             other != node && look.is_some_and(|look| look.leads().is_some())
@@ -208,12 +224,10 @@ impl World {
         let mut well = 0;
         for _ in 0..50 {
             self.rest(Duration::from_millis(100)).await;
-            let looks = self.seen[1..]
-                .iter()
-                .filter_map(unisono::simulation::Seen::look);
+            let looks = self.seen[1..].iter().filter_map(Seen::look);
             let looks: Vec<_> = looks.collect();
             let records = self.outside.log.len() as i64;
-            let is_well = |look: &unisono::simulation::Look| {
+            let is_well = |look: &Look| {
                 look.voters() == (self.nodes, false) && look.agreed_records() + 20 >= records
             };
             well = match looks.len() == self.nodes && looks.iter().all(is_well) {
