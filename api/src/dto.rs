@@ -92,6 +92,37 @@ pub struct ClusterInfo {
     pub waiting: BTreeMap<String, String>,
     /// Names of removed pipelines that some file may still have: they are not created again.
     pub removed: Vec<String>,
+    /// The port on which this node hears the others.
+    #[serde(default)]
+    pub peers_port: PeersPortInfo,
+}
+
+/// The port on which a node hears the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeersPortInfo {
+    /// Whether a peer must know the cluster's secret.
+    pub asks_for_secret: bool,
+    /// Connections that are open.
+    pub links: u64,
+    /// Bytes of requests and answers in hand.
+    pub bytes: u64,
+    /// What was refused since the start, by reason: `secret`, `version`, `target`, `message`, `full`, `late`.
+    pub refused: BTreeMap<String, u64>,
+    /// What was refused last.
+    pub last_refused: Option<RefusedInfo>,
+}
+
+/// Something that was refused at the peers' port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedInfo {
+    /// Address and port that it came from.
+    pub from: String,
+    /// A key of `refused`.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// How long ago.
+    pub seconds_ago: u64,
 }
 
 /// Who is agreed to be a member.
@@ -189,6 +220,9 @@ pub struct NodeInfo {
     pub voter: bool,
     /// Log entries that it lacks, as the leader knows; `null` where this node cannot know.
     pub lag: Option<u64>,
+    /// Why it refuses what the node that answers says to it; `null` where it does not.
+    #[serde(default)]
+    pub refuses: Option<String>,
 }
 
 /// What a member does now.

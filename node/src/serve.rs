@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
-use unisono_replication::{Replica, ReplicaConfig, Snapshots};
+use unisono_replication::{Replica, ReplicaConfig, Secret, Snapshots};
 
 use crate::admin;
 use crate::checkpoint::CheckpointStore;
@@ -43,6 +43,9 @@ pub enum ServeError {
         address: String,
         error: io::Error,
     },
+    /// What only members know cannot be had. Put the file right; do not restart before.
+    #[error("cannot use {path} (cluster.secret_file): {reason}")]
+    Secret { path: String, reason: String },
     /// The data directory cannot be used.
     #[error("{0}")]
     Data(String),
@@ -57,20 +60,41 @@ pub enum ServeError {
     Fatal(String),
 }
 
-/// Sockets that are bound before anything else starts.
+/// What is had before anything else starts.
 struct Listeners {
     http: TcpListener,
     raft: TcpListener,
+    secret: Option<Secret>,
 }
 
 impl Listeners {
     fn bind(config: &NodeConfig) -> Result<Self, ServeError> {
         let raft = &config.cluster.peers[&config.node.id];
         Ok(Self {
+            secret: secret(config)?,
             http: listen("node.http", &config.node.http)?,
             raft: listen("cluster.peers", raft)?,
         })
     }
+}
+
+fn secret(config: &NodeConfig) -> Result<Option<Secret>, ServeError> {
+    let Some(file) = &config.cluster.secret_file else {
+        if !config.cluster.is_on_loopback() {
+            tracing::warn!(
+                "cluster.secret_file is not set: whoever reaches the peers' port takes part in the cluster, and can change what \
+                 is agreed"
+            );
+        }
+        return Ok(None);
+    };
+    let refused = |reason: String| ServeError::Secret {
+        path: file.display().to_string(),
+        reason,
+    };
+    let bytes = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
+    let secret = Secret::new(&bytes).map_err(|error| refused(error.to_string()))?;
+    Ok(Some(secret))
 }
 
 fn listen(key: &'static str, address: &str) -> Result<TcpListener, ServeError> {
@@ -143,7 +167,7 @@ impl Node {
         let (asks, asked) = channel();
         let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
         let snapshots = Arc::new(snapshots);
-        let raft = raft_config(&config, listeners.raft);
+        let raft = raft_config(&config, listeners.raft, listeners.secret);
         let replica = Replica::start(raft, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
@@ -208,11 +232,16 @@ fn join_within(threads: Vec<JoinHandle<()>>, most: Duration) -> bool {
     threads.iter().all(JoinHandle::is_finished)
 }
 
-fn raft_config(config: &NodeConfig, listener: TcpListener) -> ReplicaConfig {
+fn raft_config(
+    config: &NodeConfig,
+    listener: TcpListener,
+    secret: Option<Secret>,
+) -> ReplicaConfig {
     ReplicaConfig {
         number: config.node.id,
         listener,
         peers: config.cluster.peers.clone(),
+        secret,
         dir: config.data_dir.join("raft"),
         heartbeat: config.cluster.heartbeat,
         election_timeout: config.cluster.election_timeout,

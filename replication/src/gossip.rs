@@ -56,6 +56,8 @@ struct Heard {
 pub(crate) struct Gossip {
     own: Mutex<Told>,
     heard: Mutex<BTreeMap<u16, Heard>>,
+    /// Peers that refuse what this replica says, and why.
+    refusing: Mutex<BTreeMap<u16, String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -85,7 +87,29 @@ impl Gossip {
         Self {
             own: Mutex::new(own),
             heard: Mutex::default(),
+            refusing: Mutex::default(),
         }
+    }
+
+    /// Notes how a peer answered last; a refusal is said when it is new.
+    fn note_refusal(&self, number: u16, error: Option<&CallError>) {
+        let mut refusing = lock(&self.refusing);
+        let Some(CallError::Refused(reason)) = error else {
+            // Who is out of reach has not changed its mind.
+            if error.is_none() {
+                refusing.remove(&number);
+            }
+            return;
+        };
+        if refusing.get(&number) != Some(reason) {
+            tracing::warn!(peer = number, reason, "a peer refuses this replica");
+            refusing.insert(number, reason.clone());
+        }
+    }
+
+    /// Peers that refuse what this replica says, and why.
+    pub(crate) fn refusing(&self) -> BTreeMap<u16, String> {
+        lock(&self.refusing).clone()
     }
 
     /// What to say of oneself now.
@@ -154,16 +178,16 @@ impl Told {
 /// connection is seen at once.
 pub(crate) fn ask_all(
     gossip: &Arc<Gossip>,
-    peers: &BTreeMap<u16, String>,
+    links: impl Iterator<Item = (u16, Link)>,
     takeover: &Arc<Takeover>,
 ) {
-    let own = gossip.own().number;
-    for (&number, address) in peers.iter().filter(|(number, _)| **number != own) {
-        let (gossip, mut link) = (Arc::clone(gossip), Link::new(address.clone()));
-        let takeover = Arc::clone(takeover);
+    for (number, mut link) in links {
+        let (gossip, takeover) = (Arc::clone(gossip), Arc::clone(takeover));
         tokio::spawn(async move {
             loop {
-                if let Some((told, offset)) = ask(&mut link).await {
+                let asked = ask(&mut link).await;
+                gossip.note_refusal(number, asked.as_ref().err());
+                if let Ok((told, offset)) = asked {
                     takeover.met(&told);
                     gossip.hear(told, offset);
                 }
@@ -175,16 +199,15 @@ pub(crate) fn ask_all(
     }
 }
 
-async fn ask(link: &mut Link) -> Option<(Told, f64)> {
+async fn ask(link: &mut Link) -> Result<(Told, f64), CallError> {
     let asked = wall_ms();
     let answer = link.call(Topic::Gossip, 0, &[], WITHIN).await;
     let answered = wall_ms();
     let told: Told = answer
         .and_then(|body| decode(&body).map_err(CallError::Broken))
-        .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))
-        .ok()?;
+        .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))?;
     let offset = told.wall_ms - f64::midpoint(asked, answered);
-    Some((told, offset))
+    Ok((told, offset))
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics.extend(confirming(&core.counters));
     metrics.extend(counted(core));
     metrics.extend(ages(core));
+    peers_port(core, &mut metrics);
     drifts(core, &mut metrics);
     let agreed = core.agreed();
     lanes(&agreed, &mut metrics);
@@ -249,6 +250,25 @@ fn drifts(core: &Core, metrics: &mut Vec<Metric>) {
                 .label("keys", keys),
         );
     }
+}
+
+fn peers_port(core: &Core, metrics: &mut Vec<Metric>) {
+    let port = core.replica.port();
+    let help = "Connections and messages that were refused at the peers' port.";
+    for (reason, count) in port.refused {
+        let metric = Metric::counter("unisono_peers_refused_total", help, number(count));
+        metrics.push(metric.label("reason", reason));
+    }
+    metrics.push(Metric::gauge(
+        "unisono_peers_links",
+        "Connections of peers that are open.",
+        number(port.links),
+    ));
+    metrics.push(Metric::gauge(
+        "unisono_peers_bytes",
+        "Bytes of requests and answers in hand at the peers' port.",
+        number(port.bytes),
+    ));
 }
 
 fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {

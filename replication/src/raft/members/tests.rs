@@ -64,6 +64,7 @@ impl Nodes {
             number,
             listener,
             peers: peers.iter().map(address).collect(),
+            secret: None,
             dir: self.dir.path().join(number.to_string()),
             heartbeat: Duration::from_millis(50),
             election_timeout: (Duration::from_millis(250), Duration::from_millis(500)),
