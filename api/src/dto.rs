@@ -255,9 +255,10 @@ pub struct LaneInfo {
     pub lane: String,
     /// The next offset to take in.
     pub position: i64,
-    /// The end of the lane as last heard; `null` where it is not known.
+    /// Where the lane's log ends, read or not, as the source said of late; `null` where it did not.
     pub end: Option<i64>,
-    /// `end` minus `position`: records of a Kafka partition (with holes), bytes of a file.
+    /// `end` minus `position`: offsets of a Kafka partition (with holes), bytes of a file; 0 where all records up to `end`
+    /// were taken in; `null` where the end is not known.
     pub lag: Option<i64>,
     /// How far its event time has come.
     pub watermark: Option<String>,

@@ -144,14 +144,14 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
             let trouble = buffer.and_then(|buffer| buffer.fault());
             // Of a lane that cannot be read nobody knows the end.
             let readable = buffer.filter(|_| trouble.is_none());
-            let end = readable.map(|buffer| buffer.level().1.max(lane.cut));
+            let beyond = readable.and_then(|buffer| buffer.beyond(lane.cut));
             lanes.push(LaneInfo {
                 feed: feed_name(agreed, id),
                 source: feed.sources[lane.source as usize].name.clone(),
                 lane: lane.name.clone(),
                 position: lane.cut,
-                end,
-                lag: end.map(|end| end - lane.cut),
+                end: beyond.map(|(end, _)| end),
+                lag: beyond.map(|(_, lag)| lag),
                 watermark: watermark.map(timestamp::format),
                 trouble,
             });

@@ -297,10 +297,30 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
                 "Bytes that were read and are not in a tick yet.",
                 number(waiting as u64),
             )));
+            let fault = buffer.fault();
+            // What is not known is not 0: there is no such sample then.
+            let beyond = buffer.beyond(lane.cut).filter(|_| fault.is_none());
+            if let Some((end, lag)) = beyond {
+                metrics.push(labelled(Metric::gauge(
+                    "unisono_lane_end",
+                    "Where the lane's log ends, as last heard from the source.",
+                    number(u64::try_from(end).unwrap_or(0)),
+                )));
+                metrics.push(labelled(Metric::gauge(
+                    "unisono_lane_lag",
+                    "From the lane's position to the end of its log: offsets of a partition, bytes of a file.",
+                    number(u64::try_from(lag).unwrap_or(0)),
+                )));
+            }
+            metrics.push(labelled(Metric::gauge(
+                "unisono_lane_end_known",
+                "1 if the source said of late where the lane's log ends, else 0: then there is no lag to show.",
+                if beyond.is_some() { 1.0 } else { 0.0 },
+            )));
             metrics.push(labelled(Metric::gauge(
                 "unisono_lane_held",
                 "1 if the lane cannot be read on this node at the moment, else 0.",
-                if buffer.fault().is_some() { 1.0 } else { 0.0 },
+                if fault.is_some() { 1.0 } else { 0.0 },
             )));
         }
         let value = if status::stopped(agreed, *id).is_some() {
