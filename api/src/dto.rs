@@ -147,6 +147,31 @@ pub struct SinkInfo {
     pub trouble: Option<String>,
     /// What is to be known though publishing goes on.
     pub notice: Option<String>,
+    /// Rows that it refused for their size and that were left out, as this node knew when it published last.
+    #[serde(default)]
+    pub refused: Vec<RefusedRows>,
+}
+
+/// Rows of a pipeline that a sink does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedRows {
+    /// The pipeline.
+    pub pipeline: String,
+    /// `rows` or `dead_letters`.
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+    /// The last of them, eight at most.
+    pub last: Vec<RefusedRow>,
+}
+
+/// A row that a sink does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedRow {
+    /// Its number.
+    pub seq: u64,
+    /// Its size with its key.
+    pub bytes: u64,
 }
 
 /// A definition of a node's file that is not what is agreed.

@@ -127,6 +127,13 @@ fn agreement(cluster: &ClusterInfo) -> String {
         if let Some(notice) = &sink.notice {
             text.push_str(&format!("  sink {}: {notice}\n", sink.name));
         }
+        for refused in &sink.refused {
+            let last = refused.last.last().copied().unwrap_or_default();
+            text.push_str(&format!(
+                "  sink {}: refused {} {} of {} for their size, which are not in it; the last is {} with {} bytes\n",
+                sink.name, refused.count, refused.kind, refused.pipeline, last.seq, last.bytes
+            ));
+        }
     }
     for drift in &cluster.drifts {
         text.push_str(&format!(

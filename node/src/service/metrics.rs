@@ -8,6 +8,7 @@ use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
+use super::config;
 use crate::agreement;
 use crate::core::{Agreed, Core, Counters};
 use crate::ids::key_of;
@@ -40,6 +41,7 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     let agreed = core.agreed();
     lanes(&agreed, &mut metrics);
     pipelines(core, &agreed, &mut metrics);
+    refused(core, &agreed, &mut metrics);
     metrics
 }
 
@@ -269,6 +271,17 @@ fn peers_port(core: &Core, metrics: &mut Vec<Metric>) {
         "Bytes of requests and answers in hand at the peers' port.",
         number(port.bytes),
     ));
+}
+
+fn refused(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
+    let help = "Rows that the sink refused for their size, and that are not in it, as this node knew when it published last.";
+    for (sink, view) in core.sinks.all() {
+        for of in config::refused(agreed, &view.refused) {
+            let metric = Metric::gauge("unisono_sink_refused_rows", help, number(of.count));
+            let metric = metric.label("sink", &sink).label("pipeline", of.pipeline);
+            metrics.push(metric.label("kind", of.kind));
+        }
+    }
 }
 
 fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
