@@ -103,3 +103,22 @@ fn a_row_that_a_sink_refuses_is_left_out_and_named_and_all_others_of_the_sink_go
     // Each replica has them all the same.
     replicas.published("p", 149);
 }
+
+#[test]
+fn a_topic_that_takes_no_row_at_all_is_named_and_nothing_is_left_out() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    let none = [("max.message.bytes", "150")];
+    broker.create_topic_with("none-rows", 1, &none).unwrap();
+    let files = format!(
+        "{}{}",
+        sink(broker, "out", "none", ""),
+        pipeline("p", 1, "sink = \"out\"")
+    );
+    let mut replicas = Replicas::start(1, &files);
+    replicas.events(0..20);
+    let told = "topic none-rows does not take even row 0 of pipeline p";
+    replicas.node(1).wait_ready(503, told).unwrap();
+    assert_eq!(broker.read_committed("none-rows").unwrap().len(), 0);
+}

@@ -35,6 +35,8 @@ const BOUNDS: Bounds = Bounds {
     rows: 10_000,
     bytes: 4 << 20,
 };
+/// A topic that does not take even a row of this size is misconfigured: its rows are no exceptions that may be left out.
+const ORDINARY: usize = 1 << 10;
 const ACQUIRE_WITHIN: Duration = Duration::from_secs(10);
 /// How long a first look at whose the sink is may take: it decides nothing that acquiring does not.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
@@ -284,7 +286,15 @@ impl KafkaSink {
         error: &KafkaError,
         alone: bool,
     ) -> PublishError {
+        let bytes = row.map_or(0, |row| row.key.len() + row.value.len());
         match row {
+            Some(row) if is_too_large(error) && alone && bytes < ORDINARY => self.fatal(format!(
+                "topic {} does not take even row {} of pipeline {}, which has {bytes} bytes: raise max.message.bytes of the topic; \
+                 nothing is published until then",
+                self.topic_of(row.kind),
+                row.seq,
+                row.pipeline
+            )),
             Some(row) if is_too_large(error) => PublishError::TooLarge {
                 sink: self.config.transactional_id.clone(),
                 pipeline: row.pipeline.to_owned(),
@@ -293,7 +303,7 @@ impl KafkaSink {
                     kind: row.kind,
                 },
                 seq: row.seq,
-                bytes: row.key.len() + row.value.len(),
+                bytes,
                 topic: self.topic_of(row.kind).to_owned(),
                 alone,
             },
