@@ -105,14 +105,8 @@ impl Inner {
         let raft = runtime
             .block_on(made)
             .map_err(|error| StartError::Raft(error.to_string()))?;
-        let detector = Detector::new(config.heartbeat);
-        let takeover = Takeover::new(
-            raft.clone(),
-            config.number,
-            log.node_id(),
-            &network,
-            detector,
-        );
+        let (detector, node_id) = (Detector::new(config.heartbeat), log.node_id());
+        let takeover = Takeover::new(raft.clone(), config.number, node_id, &network, detector);
         let inner = Self {
             raft,
             log,
