@@ -21,7 +21,7 @@ use crate::health::fitness::Fitness;
 use crate::health::memory::Memory;
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
-use crate::publish::sink::Refusals;
+use crate::refused::Refusals;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
 

@@ -3,13 +3,12 @@
 
 pub mod builtin;
 pub mod kafka;
-mod refused;
 
 use std::collections::BTreeMap;
 
 use unisono_engine::row::{StreamId, StreamKind};
 
-pub use refused::{Fate, Refusals, RefusedRow};
+pub use crate::refused::{Fate, Refusals, RefusedRow};
 
 /// How far was published, and what was left out on the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use unisono_replication::View;
 
 use crate::agreement::Kind;
 use crate::core::{Agreed, Core};
-use crate::publish::sink::Refusals;
+use crate::refused::Refusals;
 use crate::status;
 use crate::threads::lock;
 
