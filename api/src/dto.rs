@@ -92,6 +92,37 @@ pub struct ClusterInfo {
     pub waiting: BTreeMap<String, String>,
     /// Names of removed pipelines that some file may still have: they are not created again.
     pub removed: Vec<String>,
+    /// The port on which this node hears the others.
+    #[serde(default)]
+    pub peers_port: PeersPortInfo,
+}
+
+/// The port on which a node hears the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeersPortInfo {
+    /// Whether a peer must know the cluster's secret.
+    pub asks_for_secret: bool,
+    /// Connections that are open.
+    pub links: u64,
+    /// Bytes of requests and answers in hand.
+    pub bytes: u64,
+    /// What was refused since the start, by reason: `secret`, `version`, `target`, `message`, `full`, `late`.
+    pub refused: BTreeMap<String, u64>,
+    /// What was refused last.
+    pub last_refused: Option<RefusedInfo>,
+}
+
+/// Something that was refused at the peers' port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedInfo {
+    /// Address and port that it came from.
+    pub from: String,
+    /// A key of `refused`.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// How long ago.
+    pub seconds_ago: u64,
 }
 
 /// Who is agreed to be a member.
@@ -116,6 +147,31 @@ pub struct SinkInfo {
     pub trouble: Option<String>,
     /// What is to be known though publishing goes on.
     pub notice: Option<String>,
+    /// Rows that it refused for their size and that were left out, as this node knew when it published last.
+    #[serde(default)]
+    pub refused: Vec<RefusedRows>,
+}
+
+/// Rows of a pipeline that a sink does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedRows {
+    /// The pipeline.
+    pub pipeline: String,
+    /// `rows` or `dead_letters`.
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+    /// The last of them, eight at most.
+    pub last: Vec<RefusedRow>,
+}
+
+/// A row that a sink does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedRow {
+    /// Its number.
+    pub seq: u64,
+    /// Its size with its key.
+    pub bytes: u64,
 }
 
 /// A definition of a node's file that is not what is agreed.
@@ -189,6 +245,9 @@ pub struct NodeInfo {
     pub voter: bool,
     /// Log entries that it lacks, as the leader knows; `null` where this node cannot know.
     pub lag: Option<u64>,
+    /// Why it refuses what the node that answers says to it; `null` where it does not.
+    #[serde(default)]
+    pub refuses: Option<String>,
 }
 
 /// What a member does now.
@@ -221,9 +280,10 @@ pub struct LaneInfo {
     pub lane: String,
     /// The next offset to take in.
     pub position: i64,
-    /// The end of the lane as last heard; `null` where it is not known.
+    /// Where the lane's log ends, read or not, as the source said of late; `null` where it did not.
     pub end: Option<i64>,
-    /// `end` minus `position`: records of a Kafka partition (with holes), bytes of a file.
+    /// `end` minus `position`: offsets of a Kafka partition (with holes), bytes of a file; 0 where all records up to `end`
+    /// were taken in; `null` where the end is not known.
     pub lag: Option<i64>,
     /// How far its event time has come.
     pub watermark: Option<String>,

@@ -20,4 +20,6 @@ pub use connections::serve;
 pub use prometheus::{Metric, MetricKind};
 pub use query::{DEFAULT_LIMIT, MAX_LIMIT};
 pub use router::router;
-pub use service::{OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};
+pub use service::{
+    OpenPage, OpenPlace, OpenQuery, Order, Service, ServiceError, WindowsPage, WindowsQuery,
+};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::dto::PipelineInfo;
 use crate::error::ApiError;
-use crate::service::WindowsQuery;
+use crate::service::{OpenPlace, OpenQuery, WindowsQuery};
 
 /// Rows of a page where the request names no limit.
 pub const DEFAULT_LIMIT: usize = 1_000;
@@ -112,16 +112,47 @@ pub(crate) fn parse(
     Ok(RowsRequest { query, format })
 }
 
-/// Checks the parameters of a request for open windows; gives the limit.
-pub(crate) fn parse_open(pairs: &[(String, String)]) -> Result<usize, ApiError> {
-    match pairs {
-        [] => Ok(MAX_LIMIT),
-        [(name, value)] if name == "limit" => parse_limit(value),
-        _ => Err(ApiError::unknown_parameter(
-            "open windows take no such parameter".to_owned(),
-            "the parameter is limit".to_owned(),
-        )),
+impl fmt::Display for OpenPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "o.{}.{:x}", self.end, self.group)
     }
+}
+
+fn parse_open_place(text: &str) -> Result<OpenPlace, ApiError> {
+    let parsed = || {
+        let (end, group) = text.strip_prefix("o.")?.split_once('.')?;
+        Some(OpenPlace {
+            end: end.parse().ok()?,
+            group: u64::from_str_radix(group, 16).ok()?,
+        })
+    };
+    parsed().ok_or_else(|| {
+        ApiError::bad_query(
+            format!("{text:?} is no cursor of open windows"),
+            "give a next_cursor as it came, or leave it out",
+        )
+    })
+}
+
+/// Checks the parameters of a request for open windows.
+pub(crate) fn parse_open(pairs: &[(String, String)]) -> Result<OpenQuery, ApiError> {
+    let (mut limit, mut after) = (None, None);
+    for (name, value) in pairs {
+        match name.as_str() {
+            "limit" if limit.is_none() => limit = Some(parse_limit(value)?),
+            "cursor" if after.is_none() => after = Some(parse_open_place(value)?),
+            _ => {
+                return Err(ApiError::unknown_parameter(
+                    "open windows take no such parameter, or not twice".to_owned(),
+                    "the parameters are limit and cursor".to_owned(),
+                ));
+            }
+        }
+    }
+    Ok(OpenQuery {
+        limit: limit.unwrap_or(MAX_LIMIT),
+        after,
+    })
 }
 
 /// Checks the parameters of `/readyz`; gives the pipeline that is asked for.

@@ -32,6 +32,24 @@ pub struct WindowsPage {
     pub next: Option<u64>,
 }
 
+/// Which open windows are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenQuery {
+    /// The greatest number of rows, from 1 to [`crate::MAX_LIMIT`].
+    pub limit: usize,
+    /// Only those behind this one: the `next` of the page before.
+    pub after: Option<OpenPlace>,
+}
+
+/// Which row of open windows: there are no numbers yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenPlace {
+    /// The end of its window, in milliseconds since 1970.
+    pub end: i64,
+    /// A hash of its group.
+    pub group: u64,
+}
+
 /// Windows that are still open, as they stand at the end of a tick.
 #[derive(Clone, Debug, Default)]
 pub struct OpenPage {
@@ -41,8 +59,8 @@ pub struct OpenPage {
     pub tick: Option<u64>,
     /// How far event time has come then, RFC 3339.
     pub watermark: Option<String>,
-    /// There are more than these: the service bounds what it gives.
-    pub truncated: bool,
+    /// The last of these rows if there are more: the service bounds what it gives, in rows and bytes.
+    pub next: Option<OpenPlace>,
 }
 
 /// What an operator wants; a node that does not lead passes it on.
@@ -108,11 +126,11 @@ pub trait Service: Send + Sync + 'static {
     /// Any [`ServiceError`].
     fn windows(&self, pipeline: &str, query: &WindowsQuery) -> Result<WindowsPage, ServiceError>;
 
-    /// Windows of a pipeline that are not closed, at most `limit` rows of them.
+    /// Windows of a pipeline that are not closed.
     ///
     /// # Errors
     /// Any [`ServiceError`].
-    fn open_windows(&self, pipeline: &str, limit: usize) -> Result<OpenPage, ServiceError>;
+    fn open_windows(&self, pipeline: &str, query: &OpenQuery) -> Result<OpenPage, ServiceError>;
 
     /// Records of a pipeline that could not be used, from number `after` on.
     ///

@@ -21,6 +21,7 @@ use crate::health::fitness::Fitness;
 use crate::health::memory::Memory;
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
+use crate::refused::Refusals;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
 use unisono_replication::rt;
@@ -173,6 +174,8 @@ pub struct SinkView {
     pub trouble: Option<String>,
     /// What people should know though publishing goes on.
     pub notice: Option<String>,
+    /// What it lacks because it refused it, as this node knew when it published last.
+    pub refused: BTreeMap<StreamId, Refusals>,
 }
 
 /// What this node's publishers say of their sinks.

@@ -22,6 +22,7 @@ pub mod kafka;
 pub mod lead;
 mod proposer;
 pub mod publish;
+pub mod refused;
 pub mod results;
 pub mod serve;
 mod service;

@@ -8,7 +8,7 @@ use unisono_replication::rt::mpsc::channel;
 
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
-use unisono_replication::{Replica, ReplicaConfig, Snapshots, StartError};
+use unisono_replication::{Replica, ReplicaConfig, Secret, Snapshots, StartError};
 
 use crate::admin;
 use crate::checkpoint::CheckpointStore;
@@ -43,6 +43,9 @@ pub enum ServeError {
         address: String,
         error: io::Error,
     },
+    /// What only members know cannot be had. Put the file right; do not restart before.
+    #[error("cannot use {path} (cluster.secret_file): {reason}")]
+    Secret { path: String, reason: String },
     /// The data directory cannot be used.
     #[error("{0}")]
     Data(String),
@@ -57,20 +60,41 @@ pub enum ServeError {
     Fatal(String),
 }
 
-/// Sockets that are bound before anything else starts.
+/// What is had before anything else starts.
 struct Listeners {
     http: TcpListener,
     raft: TcpListener,
+    secret: Option<Secret>,
 }
 
 impl Listeners {
     fn bind(config: &NodeConfig) -> Result<Self, ServeError> {
         let raft = &config.cluster.peers[&config.node.id];
         Ok(Self {
+            secret: secret(config)?,
             http: listen("node.http", &config.node.http)?,
             raft: listen("cluster.peers", raft)?,
         })
     }
+}
+
+fn secret(config: &NodeConfig) -> Result<Option<Secret>, ServeError> {
+    let Some(file) = &config.cluster.secret_file else {
+        if !config.cluster.is_on_loopback() {
+            tracing::warn!(
+                "cluster.secret_file is not set: whoever reaches the peers' port takes part in the cluster, and can change what \
+                 is agreed"
+            );
+        }
+        return Ok(None);
+    };
+    let refused = |reason: String| ServeError::Secret {
+        path: file.display().to_string(),
+        reason,
+    };
+    let bytes = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
+    let secret = Secret::new(&bytes).map_err(|error| refused(error.to_string()))?;
+    Ok(Some(secret))
 }
 
 fn listen(key: &'static str, address: &str) -> Result<TcpListener, ServeError> {
@@ -130,11 +154,11 @@ impl Node {
         listeners: Listeners,
         runtime: &Runtime,
     ) -> Result<Self, ServeError> {
-        let Listeners { http, raft } = listeners;
+        let Listeners { http, raft, secret } = listeners;
         let handle = Handle::Real(runtime.handle().clone());
         let node = Self::compose(config, &handle, |config, snapshots| {
             let dir = config.data_dir.join("raft");
-            Replica::start(raft_config(config), raft, &dir, snapshots)
+            Replica::start(raft_config(config, secret), raft, &dir, snapshots)
         })?;
         spawn_http(&node.core, http, runtime)?;
         let (id, http) = (node.core.config.node.id, &node.core.config.node.http);
@@ -224,10 +248,11 @@ fn join_within(threads: Vec<Thread>, most: Duration) -> bool {
     threads.iter().all(Thread::is_finished)
 }
 
-pub(crate) fn raft_config(config: &NodeConfig) -> ReplicaConfig {
+pub(crate) fn raft_config(config: &NodeConfig, secret: Option<Secret>) -> ReplicaConfig {
     ReplicaConfig {
         number: config.node.id,
         peers: config.cluster.peers.clone(),
+        secret,
         heartbeat: config.cluster.heartbeat,
         election_timeout: config.cluster.election_timeout,
         keep_log_entries: config.cluster.keep_log_entries,

@@ -3,13 +3,16 @@
 mod cluster;
 mod config;
 mod metrics;
+mod open;
 mod ready;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use unisono_api::dto::{ClusterInfo, Done, PipelineInfo, Readiness, WindowInfo};
-use unisono_api::{Metric, OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};
+use unisono_api::{
+    Metric, OpenPage, OpenQuery, Order, Service, ServiceError, WindowsPage, WindowsQuery,
+};
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, Seq, StreamId, StreamKind};
 use unisono_engine::spec::Timestamp;
@@ -161,7 +164,7 @@ impl Service for NodeService {
         self.rows(stream, &filter, query.after, query.limit)
     }
 
-    fn open_windows(&self, pipeline: &str, limit: usize) -> Result<OpenPage, ServiceError> {
+    fn open_windows(&self, pipeline: &str, query: &OpenQuery) -> Result<OpenPage, ServiceError> {
         let incarnation = self.find(pipeline)?;
         let feed = {
             let agreed = self.core.agreed();
@@ -180,18 +183,12 @@ impl Service for NodeService {
                 "{pipeline} is on its way from one feed to another; ask again"
             )));
         };
-        let mut rows = Vec::new();
-        let mut truncated = false;
-        snapshot.open_windows(incarnation, &mut |row| {
-            truncated = rows.len() == limit;
-            if !truncated {
-                rows.push(Bytes::copy_from_slice(row.json));
-            }
-            !truncated
-        });
+        let mut page = open::Page::new(query);
+        snapshot.open_windows(incarnation, &mut |row| page.take(&row));
+        let (rows, next) = page.end();
         Ok(OpenPage {
-            truncated,
             rows,
+            next,
             tick: Some(feed.ticks()).filter(|&ticks| ticks > 0),
             watermark: stats.watermark.map(timestamp::format),
         })

@@ -169,7 +169,7 @@ pub fn start(node: Node, path: &Path, text: &str, disk: &Disk, seen: &Seen) {
 fn run(config: NodeConfig, disk: &Disk, seen: &Seen) -> Result<(), String> {
     let node = serve::Node::compose(config, &Handle::current(), |config, snapshots| {
         block_on(Replica::simulate(
-            serve::raft_config(config),
+            serve::raft_config(config, None),
             disk,
             snapshots,
         ))

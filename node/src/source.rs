@@ -145,6 +145,9 @@ pub trait SourceReader: Send {
     /// The lane's end offset, if all below it has been handed over: on fresh evidence only, never from silence.
     fn at_end(&mut self, lane: usize) -> Option<i64>;
 
+    /// Where the lane's log ends, everything appended included: on fresh evidence only.
+    fn log_end(&self, lane: usize) -> Option<i64>;
+
     /// The file that the lane is, where lanes are files.
     fn file(&self, _lane: usize) -> Option<OpenFile> {
         None

@@ -58,6 +58,8 @@ struct Heard {
 pub(crate) struct Gossip {
     own: Mutex<Told>,
     heard: Mutex<BTreeMap<u16, Heard>>,
+    /// Peers that refuse what this replica says, and why.
+    refusing: Mutex<BTreeMap<u16, String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -87,7 +89,29 @@ impl Gossip {
         Self {
             own: Mutex::new(own),
             heard: Mutex::default(),
+            refusing: Mutex::default(),
         }
+    }
+
+    /// Notes how a peer answered last; a refusal is said when it is new.
+    fn note_refusal(&self, number: u16, error: Option<&CallError>) {
+        let mut refusing = lock(&self.refusing);
+        let Some(CallError::Refused(reason)) = error else {
+            // Who is out of reach has not changed its mind.
+            if error.is_none() {
+                refusing.remove(&number);
+            }
+            return;
+        };
+        if refusing.get(&number) != Some(reason) {
+            tracing::warn!(peer = number, reason, "a peer refuses this replica");
+            refusing.insert(number, reason.clone());
+        }
+    }
+
+    /// Peers that refuse what this replica says, and why.
+    pub(crate) fn refusing(&self) -> BTreeMap<u16, String> {
+        lock(&self.refusing).clone()
     }
 
     /// What to say of oneself now.
@@ -157,16 +181,16 @@ impl Told {
 /// connection is seen at once.
 pub(crate) fn ask_all(
     gossip: &Arc<Gossip>,
-    peers: &BTreeMap<u16, String>,
+    links: impl Iterator<Item = (u16, Link)>,
     takeover: &Arc<Takeover>,
 ) {
-    let own = gossip.own().number;
-    for (&number, address) in peers.iter().filter(|(number, _)| **number != own) {
-        let (gossip, mut link) = (Arc::clone(gossip), Link::new(address.clone()));
-        let takeover = Arc::clone(takeover);
+    for (number, mut link) in links {
+        let (gossip, takeover) = (Arc::clone(gossip), Arc::clone(takeover));
         rt::spawn(async move {
             loop {
-                if let Some((told, wall_ms)) = ask(&mut link).await {
+                let asked = ask(&mut link).await;
+                gossip.note_refusal(number, asked.as_ref().err());
+                if let Ok((told, wall_ms)) = asked {
                     takeover.met(&told);
                     gossip.hear(told, wall_ms);
                 }
@@ -179,16 +203,15 @@ pub(crate) fn ask_all(
 }
 
 /// What a peer tells, and its wall clock now, taking the way there and back as equally long.
-async fn ask(link: &mut Link) -> Option<(Told, f64)> {
+async fn ask(link: &mut Link) -> Result<(Told, f64), CallError> {
     let asked = rt::now();
     let answer = link.call(Topic::Gossip, 0, &[], WITHIN).await;
     let way_back = rt::since(asked) / 2;
     let told: Told = answer
         .and_then(|body| decode(&body).map_err(CallError::Broken))
-        .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))
-        .ok()?;
+        .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))?;
     let wall_ms = told.wall_ms + millis(way_back);
-    Some((told, wall_ms))
+    Ok((told, wall_ms))
 }
 
 #[cfg(test)]

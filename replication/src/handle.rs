@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::cursor::{LogCursor, Position};
 use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
 use crate::gossip::PeerStatus;
-use crate::link::{Link, Topic};
+use crate::link::{Link, PortStatus, Secret, Topic};
 use crate::raft::runtime::Inner;
 use crate::snapshots::Snapshots;
 use crate::view::{Pulse, View};
@@ -23,6 +23,8 @@ pub struct ReplicaConfig {
     pub number: u16,
     /// Every replica's number and address for peers, this one's too.
     pub peers: BTreeMap<u16, String>,
+    /// What all replicas of the cluster have and nobody else; `None`: whoever reaches the port is a peer.
+    pub secret: Option<Secret>,
     /// How often a leader tells its followers that it is there.
     pub heartbeat: Duration,
     /// Bounds between which each election's time-out is drawn, after the leader's lease.
@@ -152,9 +154,19 @@ impl Replica {
     /// when it is used, on the runtime that it is used on.
     #[must_use]
     pub fn line(&self, number: u16) -> Option<Line> {
-        self.inner.address(number).map(|address| Line {
-            link: Link::new(address),
-        })
+        self.inner.link(number).map(|link| Line { link })
+    }
+
+    /// The peers' port: what it holds, and whom it refused.
+    #[must_use]
+    pub fn port(&self) -> PortStatus {
+        self.inner.port.status()
+    }
+
+    /// Peers that refuse what this replica says, and why.
+    #[must_use]
+    pub fn refusing(&self) -> BTreeMap<u16, String> {
+        self.inner.gossip.refusing()
     }
 
     /// If this replica leads: makes the voter that lacks least lead instead, and waits until it does.

@@ -172,11 +172,16 @@ async fn a_follower_that_missed_the_purged_log_takes_a_checkpoint() {
     cluster
         .until("the log is purged", |cluster| cluster.is_purged(leader))
         .await;
-    cluster.break_off(leader, 2);
+    // Whoever leads by then.
+    let others = [1, 2, 3].into_iter().filter(|&number| number != away);
+    others
+        .clone()
+        .for_each(|number| cluster.break_off(number, 2));
     cluster.restart(away).await;
     let entries = cluster.settled(100).await;
     assert_eq!(entries[99].1, payload(99));
-    assert_eq!(cluster.left_to_break_off(leader), 0, "begun anew");
+    let begun_anew = |number: u16| cluster.left_to_break_off(number) == 0;
+    assert!(others.clone().any(begun_anew));
     assert_eq!(
         cluster.installs(away),
         1,
@@ -244,19 +249,11 @@ async fn a_message_to_another_identity_is_refused() {
     cluster.leader().await;
     // The id of a disk that replica 1 does not have: another random part.
     let other = (1_u64 << 48) | 42;
-    let url = format!(
-        "http://{}/v3/raft/{other:016x}/snapshot",
-        cluster.address(1)
-    );
-    let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let answer = client.post(url).body("anything").send().await.unwrap();
-    assert_eq!(answer.status().as_u16(), 421);
     let expected = "this node has another identity: its disk was replaced";
-    assert_eq!(answer.text().await.unwrap(), expected);
-    // Appending, a vote, a pre-vote, the lead: over one link, by their numbers.
+    // Appending, a vote, a pre-vote, the lead, a checkpoint: over one link, by their numbers.
     let mut link = TcpStream::connect(cluster.address(1)).await.unwrap();
-    link.write_all(b"unisono\x03").await.unwrap();
-    for topic in 1..=4_u8 {
+    link.write_all(b"unisono\x04\x00").await.unwrap();
+    for topic in [1, 2, 3, 4, 9_u8] {
         let request = [&[10, 0, 0, 0, topic], other.to_le_bytes().as_slice(), b"?"].concat();
         link.write_all(&request).await.unwrap();
         let mut length = [0; 4];
@@ -265,17 +262,58 @@ async fn a_message_to_another_identity_is_refused() {
         link.read_exact(&mut answer).await.unwrap();
         assert_eq!(answer, [&[1], expected.as_bytes()].concat(), "{topic}");
     }
+    let refused = cluster.replica(1).port().refused;
+    assert_eq!(refused["target"], 5);
     // What the version before said is understood by nobody.
-    let url = format!("http://{}/raft/{other:016x}/append", cluster.address(1));
-    let answer = client.post(url).body("anything").send().await.unwrap();
-    assert_eq!(answer.status().as_u16(), 404);
-    assert!(
-        answer
-            .text()
-            .await
-            .unwrap()
-            .contains("run the same Unisono on all replicas")
-    );
+    let mut link = TcpStream::connect(cluster.address(1)).await.unwrap();
+    link.write_all(b"unisono\x03").await.unwrap();
+    link.write_all(&[10, 0, 0, 0]).await.unwrap();
+    let mut answer = Vec::new();
+    link.read_to_end(&mut answer).await.unwrap();
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.contains("run the same Unisono on both"), "{text}");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_with_one_secret_are_a_cluster_and_one_with_another_is_not_of_it() {
+    let secret = |number| (number, "what only these three know".to_owned());
+    let secrets = (1..=3).map(secret).collect();
+    let mut cluster = Cluster::start_secret("secret", Pace::default(), secrets).await;
+    cluster.propose(payload(0)).await;
+    cluster.settled(1).await;
+    let answer = cluster.replica(1).ask(2, b"who?".to_vec()).await;
+    assert_eq!(answer.unwrap(), b"who? me");
+    // One comes back with another secret, then with none: nobody listens to it, and all say so.
+    for other in [Some("what nobody else knows"), None] {
+        cluster.stop(3).await;
+        match other {
+            Some(other) => cluster.secrets.insert(3, other.to_owned()),
+            None => cluster.secrets.remove(&3),
+        };
+        cluster.restart(3).await;
+        let before = cluster.replica(1).port().refused["secret"];
+        cluster
+            .until("the others refuse it, and it knows", |cluster| {
+                cluster.replica(1).port().refused["secret"] > before
+                    && cluster.replica(3).port().refused["secret"] > 0
+                    && cluster.replica(3).refusing().len() == 2
+                    && cluster.replica(1).refusing().contains_key(&3)
+            })
+            .await;
+        cluster.propose(payload(1)).await;
+        assert!(cluster.replica(3).peers().is_empty());
+    }
+    // With the secret it is one of them again.
+    cluster.stop(3).await;
+    cluster.secrets.insert(3, secret(3).1);
+    cluster.restart(3).await;
+    cluster.settled(3).await;
+    cluster
+        .until("nobody is refused", |cluster| {
+            (1..=3).all(|number| cluster.replica(number).refusing().is_empty())
+        })
+        .await;
     cluster.stop_all().await;
 }
 

@@ -62,6 +62,7 @@ fn config(number: u16) -> ReplicaConfig {
     ReplicaConfig {
         number,
         peers: (1..=NODES as u16).map(address).collect(),
+        secret: None,
         heartbeat: Duration::from_millis(100),
         election_timeout: (Duration::from_millis(500), Duration::from_secs(1)),
         keep_log_entries: 1000,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::producer::{BaseRecord, Producer};
 use unisono::publish::sink::kafka::{KafkaSink, KafkaSinkConfig};
-use unisono::publish::sink::{Frontier, PublishError, PublishRow, Sink};
+use unisono::publish::sink::{Fate, Frontier, PublishError, PublishRow, Sink};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_tests::kafka::TestBroker;
 
@@ -41,9 +41,10 @@ fn try_publish(sink: &mut KafkaSink, from: u64, to: u64) -> Result<(), PublishEr
         kind: StreamKind::Rows,
         key: b"{}",
         value: br#"{"pipeline":"dns","seq":17,"revision":0,"group":{},"values":{"n":1086}}"#,
+        fate: Fate::Goes,
     };
     let rows: Vec<PublishRow<'_>> = (from..to).map(row).collect();
-    sink.publish(&rows, &Frontier(BTreeMap::from([(ROWS, to)])))
+    sink.publish(&rows, &Frontier::of(BTreeMap::from([(ROWS, to)])))
 }
 
 fn print(what: &str, mut times: Vec<Duration>) {

@@ -5,6 +5,8 @@
 mod commands;
 #[path = "agreement/members.rs"]
 mod members;
+#[path = "agreement/refused.rs"]
+mod refused;
 #[path = "agreement/sinks.rs"]
 mod sinks;
 

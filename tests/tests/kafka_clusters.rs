@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use unisono::publish::sink::kafka::{KafkaSink, KafkaSinkConfig, SinkError};
-use unisono::publish::sink::{Frontier, PublishError, PublishRow, Sink};
+use unisono::publish::sink::{Fate, Frontier, PublishError, PublishRow, Sink};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_tests::kafka::TestBroker;
 
@@ -36,9 +36,10 @@ fn publish(sink: &mut KafkaSink, from: u64, to: u64) -> Result<(), PublishError>
         kind: StreamKind::Rows,
         key: b"{}",
         value: b"{}",
+        fate: Fate::Goes,
     };
     let rows: Vec<PublishRow<'_>> = (from..to).map(row).collect();
-    sink.publish(&rows, &Frontier(BTreeMap::from([(ROWS, to)])))
+    sink.publish(&rows, &Frontier::of(BTreeMap::from([(ROWS, to)])))
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use unisono::publish::sink::kafka::{KafkaSink, KafkaSinkConfig, SinkError};
-use unisono::publish::sink::{Frontier, PublishError, PublishRow, Sink};
+use unisono::publish::sink::{Fate, Frontier, PublishError, PublishRow, Sink};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_tests::kafka::TestBroker;
 
@@ -41,11 +41,12 @@ fn row(seq: u64, value: &[u8]) -> PublishRow<'_> {
         kind: StreamKind::Rows,
         key: br#"{"city":"Oslo"}"#,
         value,
+        fate: Fate::Goes,
     }
 }
 
 fn up_to(next: u64) -> Frontier {
-    Frontier(BTreeMap::from([(ROWS, next)]))
+    Frontier::of(BTreeMap::from([(ROWS, next)]))
 }
 
 /// Publishes rows `from..to`, each with its number as its value.
@@ -384,7 +385,7 @@ fn dead_letters_go_to_their_own_topic() {
         kind: StreamKind::DeadLetters,
         ..ROWS
     };
-    let frontier = Frontier(BTreeMap::from([(ROWS, 1), (stream, 1)]));
+    let frontier = Frontier::of(BTreeMap::from([(ROWS, 1), (stream, 1)]));
     sink.publish(&[row(0, b"good"), letter], &frontier).unwrap();
     assert_eq!(published(broker, "letters"), ["good"]);
     assert_eq!(broker.read_committed("letters-dead").unwrap().len(), 1);

@@ -94,6 +94,14 @@ fn lanes(served: &Served) -> Option<Vec<(String, i64, Option<String>)>> {
     view["lanes"].as_array()?.iter().map(lane).collect()
 }
 
+/// Where a replica's only lane ends, and its lag.
+fn lag(served: &Served) -> Option<(Option<i64>, Option<i64>)> {
+    let (_, body) = served.get("/v1/cluster").ok()?;
+    let view: Value = serde_json::from_str(&body).ok()?;
+    let lane = &view["lanes"].as_array()?.first()?;
+    Some((lane["end"].as_i64(), lane["lag"].as_i64()))
+}
+
 #[track_caller]
 fn wait_lanes(served: &mut Served, expected: &[(&str, i64)]) {
     let is_it = |served: &Served| {
@@ -323,4 +331,27 @@ fn a_file_that_cannot_be_opened_holds_its_own_lane_until_it_can() {
         cluster.replicas[0].said()
     );
     cluster.stop();
+}
+
+#[test]
+fn the_lag_of_a_file_is_all_of_it_and_not_what_was_read_ahead() {
+    let mut files = OnFiles::new(3);
+    files.append("a.ndjson", 0..4, "x");
+    files.start();
+    files.wait_rows(&rows(0..3, &["x"]));
+    // Alone, a replica takes nothing in any more.
+    for replica in &mut files.replicas[1..] {
+        assert_eq!(replica.terminate().unwrap(), 0);
+    }
+    let pad = "p".repeat(10_000);
+    let line = |second: i64| format!("{}\n", event(second, &pad).trim_end());
+    let lines: String = (4..9_000).map(line).collect();
+    let mut file = OpenOptions::new();
+    let mut file = file.append(true).open(files.path("a.ndjson")).unwrap();
+    file.write_all(lines.as_bytes()).unwrap();
+    let size = i64::try_from(file.metadata().unwrap().len()).unwrap();
+    assert!(size > 80 << 20, "more than may be read ahead");
+    let taken = size - i64::try_from(lines.len()).unwrap();
+    let all = |served: &Served| (lag(served)? == (Some(size), Some(size - taken))).then_some(());
+    files.replicas[0].wait("all of it", all).unwrap();
 }

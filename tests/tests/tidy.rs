@@ -98,8 +98,8 @@ fn rdkafka_is_named_only_in_the_kafka_modules() {
 }
 
 #[test]
-fn axum_is_named_only_in_the_api_and_in_rafts_network() {
-    named_only_under("axum", &["api/", "replication/src/raft"]);
+fn axum_is_named_only_in_the_api() {
+    named_only_under("axum", &["api/"]);
 }
 
 #[test]

@@ -45,12 +45,12 @@ pub(crate) async fn open(
     pairs: Pairs,
 ) -> Result<Response, ApiError> {
     let name = pipeline_name(name)?;
-    let limit = query::parse_open(&pairs_of(pairs)?)?;
+    let query = query::parse_open(&pairs_of(pairs)?)?;
     let page = app.query({
         let name = name.clone();
         move |service| {
             find_pipeline(service, &name)?;
-            Ok(open_body(&name, &service.open_windows(&name, limit)?))
+            Ok(open_body(&name, &service.open_windows(&name, &query)?))
         }
     });
     page.await
@@ -178,11 +178,12 @@ fn open_body(pipeline: &str, page: &OpenPage) -> Rows {
         json(&pipeline),
         json(&page.tick),
         json(&page.watermark),
-        page.truncated,
+        page.next.is_some(),
     );
     body.extend_from_slice(head.as_bytes());
     append_rows(&mut body, &page.rows);
-    body.extend_from_slice(b"]}");
+    let next = page.next.map(|next| next.to_string());
+    body.extend_from_slice(format!(r#"],"next_cursor":{}}}"#, json(&next)).as_bytes());
     body_of("application/json", body)
 }
 

@@ -11,7 +11,9 @@ use crate::dto::{
     CheckpointInfo, ClusterInfo, Done, FeedInfo, FeedState, NodeInfo, PipelineInfo, Readiness,
     Role, WindowInfo,
 };
-use crate::{Metric, OpenPage, Order, Service, ServiceError, WindowsPage, WindowsQuery};
+use crate::{
+    Metric, OpenPage, OpenPlace, OpenQuery, Order, Service, ServiceError, WindowsPage, WindowsQuery,
+};
 
 /// Rows with digits and spaces that no parser would give back as they are.
 pub(super) const ROWS: [&str; 4] = [
@@ -128,13 +130,18 @@ impl Service for Node {
         Ok(page)
     }
 
-    fn open_windows(&self, _name: &str, limit: usize) -> Result<OpenPage, ServiceError> {
-        let rows = vec![Bytes::from_static(OPEN.as_bytes()); limit.min(2)];
+    fn open_windows(&self, _name: &str, query: &OpenQuery) -> Result<OpenPage, ServiceError> {
+        let place = OpenPlace {
+            end: 60_000,
+            group: 255,
+        };
+        let left = if query.after == Some(place) { 1 } else { 2 };
+        let rows = vec![Bytes::from_static(OPEN.as_bytes()); query.limit.min(left)];
         Ok(OpenPage {
             rows,
             tick: Some(5),
             watermark: None,
-            truncated: limit < 2,
+            next: (query.limit < left).then_some(place),
         })
     }
 

@@ -261,13 +261,28 @@ async fn open_windows_and_dead_letters_are_given_as_they_are() {
     let address = all_published().await;
     let open = get(address, "/v1/pipelines/dns/open").await;
     let head = r#"{"pipeline":"dns","tick":5,"watermark":null,"truncated":false,"rows":["#;
-    assert_eq!(open.body, format!("{head}{OPEN},{OPEN}]}}"));
+    assert_eq!(
+        open.body,
+        format!(r#"{head}{OPEN},{OPEN}],"next_cursor":null}}"#)
+    );
     let first = get(address, "/v1/pipelines/dns/open?limit=1").await.body;
     assert!(
-        first.ends_with(&format!(r#""truncated":true,"rows":[{OPEN}]}}"#)),
+        first.ends_with(&format!(
+            r#""truncated":true,"rows":[{OPEN}],"next_cursor":"o.60000.ff"}}"#
+        )),
         "{first}"
     );
-    for wrong in ["limit=0", "limit=10001", "from=1", "limit=1&limit=2"] {
+    let second = get(address, "/v1/pipelines/dns/open?limit=1&cursor=o.60000.ff").await;
+    let end = format!(r#""truncated":false,"rows":[{OPEN}],"next_cursor":null}}"#);
+    assert!(second.body.ends_with(&end), "{}", second.body);
+    for wrong in [
+        "limit=0",
+        "limit=10001",
+        "from=1",
+        "limit=1&limit=2",
+        "cursor=w.28.1",
+        "cursor=o.1.x",
+    ] {
         let answer = get(address, &format!("/v1/pipelines/dns/open?{wrong}")).await;
         assert_eq!(answer.status, 400, "{wrong}");
     }

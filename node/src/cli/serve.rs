@@ -85,6 +85,9 @@ async fn parent_gone(parent: Option<i32>) {
 fn report(error: &ServeError) -> CliError {
     let failure = CliError::failure(error.to_string());
     match error {
+        ServeError::Secret { .. } => CliError::usage(error.to_string()).hint(
+            "make one with `openssl rand -hex 32`, and give all nodes the same file, which their user alone can read",
+        ),
         ServeError::Listen { .. } => failure.hint(
             "stop the program that has this port, or give the node another address in its config",
         ),

@@ -105,6 +105,18 @@ fn agreement(cluster: &ClusterInfo) -> String {
             ));
         }
     }
+    for node in &cluster.nodes {
+        if let Some(reason) = &node.refuses {
+            text.push_str(&format!("  node {} refuses this node: {reason}\n", node.id));
+        }
+    }
+    if let Some(last) = &cluster.peers_port.last_refused {
+        let refused: u64 = cluster.peers_port.refused.values().sum();
+        text.push_str(&format!(
+            "  {refused} refused at the peers' port, the last one {} s ago from {}: {}\n",
+            last.seconds_ago, last.from, last.message
+        ));
+    }
     for sink in &cluster.sinks {
         if let Some(trouble) = &sink.trouble {
             text.push_str(&format!(
@@ -114,6 +126,13 @@ fn agreement(cluster: &ClusterInfo) -> String {
         }
         if let Some(notice) = &sink.notice {
             text.push_str(&format!("  sink {}: {notice}\n", sink.name));
+        }
+        for refused in &sink.refused {
+            let last = refused.last.last().copied().unwrap_or_default();
+            text.push_str(&format!(
+                "  sink {}: refused {} {} of {} for their size, which are not in it; the last is {} with {} bytes\n",
+                sink.name, refused.count, refused.kind, refused.pipeline, last.seq, last.bytes
+            ));
         }
     }
     for drift in &cluster.drifts {

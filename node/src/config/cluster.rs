@@ -1,6 +1,7 @@
 //! Settings of this node, its cluster and its results.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::{Table, Value};
@@ -26,6 +27,8 @@ pub struct ClusterSettings {
     pub peers: BTreeMap<u16, String>,
     /// Where other members answer queries; can be empty.
     pub http_peers: BTreeMap<u16, String>,
+    /// The file with what only members know; relative to the config file. Without it whoever reaches a Raft port is a peer.
+    pub secret_file: Option<PathBuf>,
     /// How often the leader shows that it is there.
     pub heartbeat: Duration,
     /// Least and greatest time without a leader before a member stands for election.
@@ -42,6 +45,19 @@ pub struct ClusterSettings {
     /// Bytes that this node may hold of records that were read and not taken in yet: of all lanes of all sources
     /// together, what Kafka's client holds included.
     pub read_ahead: usize,
+}
+
+impl ClusterSettings {
+    /// Whether all members are on this machine, by their addresses as they are written.
+    #[must_use]
+    pub fn is_on_loopback(&self) -> bool {
+        self.peers.values().all(|address| {
+            let host = address.rsplit_once(':').map_or("", |(host, _)| host);
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let parsed = host.parse::<std::net::IpAddr>();
+            host == "localhost" || parsed.is_ok_and(|host| host.is_loopback())
+        })
+    }
 }
 
 /// What is kept of published rows.
@@ -112,6 +128,7 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
     let peers = read_members(&mut section, "peers");
     let http_peers = read_members(&mut section, "http_peers");
     check_members(&mut section, &peers, &http_peers, id);
+    let secret_file = section.string("secret_file").map(PathBuf::from);
     let heartbeat = section
         .duration("heartbeat")
         .unwrap_or(Duration::from_millis(100));
@@ -137,6 +154,7 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
     Some(ClusterSettings {
         peers,
         http_peers,
+        secret_file,
         heartbeat,
         election_timeout,
         tick_interval,

@@ -70,7 +70,11 @@ fn read(path: &Path, mut root: Section<'_>) -> Option<NodeConfig> {
     );
     let data_dir = root.string("data_dir");
     let node = cluster::read_node(&mut root);
-    let cluster = cluster::read_cluster(&mut root, node.as_ref().map(|node| node.id));
+    let mut cluster = cluster::read_cluster(&mut root, node.as_ref().map(|node| node.id));
+    if let Some(cluster) = &mut cluster {
+        let resolve = |file: PathBuf| base.join(file);
+        cluster.secret_file = cluster.secret_file.take().map(resolve);
+    }
     let results = cluster::read_results(&mut root);
 
     root.require(

@@ -16,6 +16,8 @@ use unisono_replication::rt;
 
 /// Evidence that a lane was at its end counts for so long.
 const FRESH: Duration = Duration::from_millis(1000);
+/// What was known of the end of a lane's log counts for so long.
+const END_FRESH: Duration = Duration::from_secs(3);
 /// A block that weighs this much is full: what comes next is no longer put into it.
 pub(super) const FULL: usize = 256 << 10;
 /// Of a block lighter than that the records are put into the one before, so that many small ones do not hold memory for
@@ -43,6 +45,8 @@ struct State {
     waker: Option<Waker>,
     /// Where the lane ends, and when that was known.
     at_end: Option<(i64, Instant)>,
+    /// Where its log ends, read or not, and when that was told.
+    log_end: Option<(i64, Instant)>,
     fault: Option<String>,
     /// Other records were agreed than those that were in hand, which were dropped.
     disputes: bool,
@@ -124,6 +128,7 @@ impl LaneBuffer {
             awaited: false,
             waker: None,
             at_end: None,
+            log_end: None,
             fault: None,
             disputes: false,
             again: None,
@@ -227,11 +232,29 @@ impl LaneBuffer {
         self.lock().at_end = end.map(|end| (end, rt::now()));
     }
 
+    /// Notes where the lane's log ends, if that is known at this moment. Nothing follows from it: it is shown.
+    pub fn set_log_end(&self, end: Option<i64>) {
+        self.lock().log_end = end.map(|end| (end, rt::now()));
+    }
+
+    /// Where the lane's log ends, and how far that is from `cut`: `None` where that is not known of late. What is known to
+    /// hold no record any more (markers of transactions) is not far.
+    #[must_use]
+    pub fn beyond(&self, cut: i64) -> Option<(i64, i64)> {
+        let (end, at) = self.lock().log_end?;
+        if rt::since(at) >= END_FRESH {
+            return None;
+        }
+        let end = end.max(cut);
+        Some((end, if self.is_at_end(cut) { 0 } else { end - cut }))
+    }
+
     /// Notes that the lane cannot be read for now. Who takes from it waits: what is wanted may still come.
     pub fn fail(&self, fault: String) {
         let mut state = self.lock();
         state.fault = Some(fault);
         state.at_end = None;
+        state.log_end = None;
     }
 
     /// Notes that the lane can be read again.

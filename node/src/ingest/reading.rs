@@ -351,7 +351,7 @@ impl Reading {
         });
     }
 
-    /// Tells who surveys the source how its lanes stand.
+    /// Tells who surveys the source how its lanes stand, and where they end as far as is known.
     fn tell(&mut self) {
         if self.told.is_some_and(|at| rt::since(at) < TELL) {
             return;
@@ -366,6 +366,9 @@ impl Reading {
             let reader = lane
                 .reader
                 .and_then(|(id, handle)| Some((readers.get(&id)?, handle)));
+            let end = reader.and_then(|(reader, handle)| reader.log_end(handle));
+            lane.buffer
+                .set_log_end(end.filter(|_| lane.fault.is_none()));
             KnownLane {
                 trail: lane.trail.clone(),
                 retired: lane.retired,

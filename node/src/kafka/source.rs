@@ -331,6 +331,12 @@ impl KafkaSource {
         (self.evidence.end(partition) == Some(reached)).then_some(reached)
     }
 
+    /// The end of the lane's log as the broker said it less than two seconds ago: what is in open transactions counts too.
+    #[must_use]
+    pub fn log_end(&self, partition: i32) -> Option<i64> {
+        self.evidence.log_end(partition)
+    }
+
     /// Empties the common queue: errors, log lines, and records that came before a lane had its queue. Gives how many
     /// things it held.
     fn serve(&mut self, partition: i32) -> Result<u64, KafkaSourceError> {

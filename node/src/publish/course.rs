@@ -54,13 +54,17 @@ impl Course {
 
     /// Acquiring or publishing failed: the sink is released.
     pub fn failed(&mut self, term: u64, error: &PublishError) {
-        self.0 = State::Owes(match error {
-            PublishError::Fenced { .. } | PublishError::Unknown { .. } => Step::AskQuorum(term),
-            PublishError::Unavailable { .. } => Step::Rest,
-            PublishError::TooLarge { .. }
-            | PublishError::Fatal { .. }
-            | PublishError::Foreign { .. } => Step::RestLong,
-        });
+        self.0 = match error {
+            PublishError::Fenced { .. } | PublishError::Unknown { .. } => {
+                State::Owes(Step::AskQuorum(term))
+            }
+            PublishError::Unavailable { .. } => State::Owes(Step::Rest),
+            PublishError::Fatal { .. } | PublishError::Foreign { .. } => {
+                State::Owes(Step::RestLong)
+            }
+            // Nothing is wrong with the sink: on at once, with less.
+            PublishError::TooLarge { .. } => State::Free,
+        };
     }
 
     /// The last step, which holds nothing, is done.

@@ -13,7 +13,8 @@ use unisono_replication::command::{Command, FrontierMoves};
 use super::ahead::{Ahead, Judgement};
 use super::confirm::{RowsConfirm, Unconfirmed, moved};
 use super::course::{Course, Step};
-use super::sink::{Bounds, Frontier, PublishError, PublishRow, Sink};
+use super::narrow::Narrow;
+use super::sink::{Bounds, Fate, Frontier, PublishError, PublishRow, RefusedRow, Sink};
 use super::streams_of;
 use crate::core::Core;
 use crate::ids::key_of;
@@ -48,6 +49,8 @@ pub fn run<S: Sink>(
         warmed: rt::now(),
         frontier: Frontier::default(),
         confirm: RowsConfirm::open(core, runtime),
+        refused: BTreeMap::new(),
+        narrow: Narrow::default(),
         ahead: None,
         not_ours: None,
     };
@@ -81,6 +84,9 @@ struct Publisher<'a> {
     /// Of the acquired sink.
     frontier: Frontier,
     confirm: RowsConfirm,
+    /// Rows that the sink refused from this publisher, and that nobody has passed yet.
+    refused: BTreeMap<(StreamId, u64), Fate>,
+    narrow: Narrow,
     /// Streams of which the acquired sink has rows that are not computed here yet, if ever.
     ahead: Option<Ahead>,
     /// The sink has rows that this cluster never computed. That it computes as many later makes them no better.
@@ -141,6 +147,9 @@ impl Publisher<'_> {
 
     fn acquire(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
         let mut frontier = sink.acquire()?;
+        // Those that were passed meanwhile are settled, by whomever.
+        self.refused
+            .retain(|&(stream, seq), _| seq >= frontier.next(stream));
         self.core.counters.takeovers.fetch_add(1, Ordering::Relaxed);
         let agreed = self.core.agreed();
         for stream in streams_of(&agreed, self.name) {
@@ -148,7 +157,7 @@ impl Publisher<'_> {
             let (floor, begin) = (agreed.machine.frontier(key), agreed.machine.begin(key));
             // What went another way before is not the sink's.
             if frontier.next(stream) < begin {
-                frontier.0.insert(stream, begin);
+                frontier.streams.insert(stream, begin);
             }
             if frontier.next(stream) < floor {
                 let incarnation = stream.incarnation.0;
@@ -165,6 +174,7 @@ impl Publisher<'_> {
         if sink.bounds().is_some() {
             self.ahead = Ahead::of(self.core, self.name, &frontier);
             self.report(&frontier);
+            self.show_refused(&frontier);
         }
         self.set_trouble(None);
         self.frontier = frontier;
@@ -186,26 +196,70 @@ impl Publisher<'_> {
         let mut after = self.known_frontier();
         let mut rows = Vec::new();
         for (stream, row) in &batch {
-            after.0.insert(*stream, row.seq.0 + 1);
+            let key = &row.json[row.group.clone()];
+            let fate = self.refused.get(&(*stream, row.seq.0));
+            let fate = fate.copied().unwrap_or_default();
+            after.streams.insert(*stream, row.seq.0 + 1);
+            if fate != Fate::Goes {
+                after.refused.entry(*stream).or_default().add(RefusedRow {
+                    seq: row.seq.0,
+                    bytes: (key.len() + row.json.len()) as u64,
+                });
+            }
             rows.push(PublishRow {
                 pipeline: names.get(stream).map_or("", String::as_str),
                 incarnation: stream.incarnation.0,
                 seq: row.seq.0,
                 digest: row.digest.to_string(),
                 kind: stream.kind,
-                key: &row.json[row.group.clone()],
+                key,
                 value: &row.json,
+                fate,
             });
         }
         if !self.confirm(&after, term)? {
             return Ok(());
         }
-        sink.publish(&rows, &after)?;
+        let published = sink.publish(&rows, &after);
+        published.inspect_err(|error| self.note_refusal(error, rows.len()))?;
+        let goes = rows.iter().filter(|row| row.fate == Fate::Goes).count();
+        self.narrow.published(rt::now());
+        self.refused
+            .retain(|&(stream, seq), _| seq >= after.next(stream));
         let published = &self.core.counters.published_rows;
-        published.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        published.fetch_add(goes as u64, Ordering::Relaxed);
         self.report(&after);
+        if goes < rows.len() {
+            self.show_refused(&after);
+        }
         self.frontier = after;
         Ok(())
+    }
+
+    /// What the sink refused for its size is looked for, and then left out.
+    fn note_refusal(&mut self, error: &PublishError, rows: usize) {
+        let PublishError::TooLarge {
+            stream, seq, alone, ..
+        } = error
+        else {
+            return;
+        };
+        if !alone {
+            return self.narrow.refused(rows, rt::now());
+        }
+        let fate = self.refused.entry((*stream, *seq)).or_default();
+        *fate = fate.refused();
+        if *fate == Fate::Refused {
+            tracing::error!(%error, "the row is left out; every replica serves it");
+        }
+    }
+
+    /// What the sink lacks is shown as long as its pipeline is there.
+    fn show_refused(&self, frontier: &Frontier) {
+        let refused = frontier.refused.clone();
+        self.core
+            .sinks
+            .set(self.name, |view| view.refused = refused);
     }
 
     fn judge_ahead(&mut self) -> Result<(), PublishError> {
@@ -227,12 +281,10 @@ impl Publisher<'_> {
     fn known_frontier(&self) -> Frontier {
         let agreed = self.core.agreed();
         let mut known = self.frontier.clone();
-        known.0.retain(|stream, _| {
-            agreed
-                .machine
-                .pipelines()
-                .contains_key(&stream.incarnation.0)
-        });
+        let pipelines = agreed.machine.pipelines();
+        let is_known = |stream: &StreamId| pipelines.contains_key(&stream.incarnation.0);
+        known.streams.retain(|stream, _| is_known(stream));
+        known.refused.retain(|stream, _| is_known(stream));
         known
     }
 
@@ -243,7 +295,7 @@ impl Publisher<'_> {
         for stream in streams {
             let next = self.core.results.next_seq(stream).0;
             if next > after.next(stream) {
-                after.0.insert(stream, next);
+                after.streams.insert(stream, next);
             }
         }
         if after == self.frontier {
@@ -260,7 +312,7 @@ impl Publisher<'_> {
 
     /// Whether what is about to be published was computed by another replica too; `false`: look again.
     fn confirm(&mut self, after: &Frontier, term: u64) -> Result<bool, PublishError> {
-        let moved = moved(&self.frontier.0, &after.0);
+        let moved = moved(&self.frontier.streams, &after.streams);
         let outvoted = match self.confirm.confirm(self.core, term, &moved) {
             Ok(()) => return Ok(true),
             Err(Unconfirmed::Early) => {
@@ -287,7 +339,7 @@ impl Publisher<'_> {
 
     /// On its way to the agreed log, as a floor.
     fn report(&self, frontier: &Frontier) {
-        for (&stream, &next) in &frontier.0 {
+        for (&stream, &next) in &frontier.streams {
             self.core.reported.note(self.name, stream, next);
         }
         self.core.notify();
@@ -299,7 +351,8 @@ impl Publisher<'_> {
         let mut batch: Vec<(StreamId, Row)> = Vec::new();
         let mut bytes = 0;
         for stream in streams {
-            let rows_left = bounds.rows.saturating_sub(batch.len());
+            let most = bounds.rows.min(self.narrow.most());
+            let rows_left = most.saturating_sub(batch.len());
             let bytes_left = bounds.bytes.saturating_sub(bytes);
             if rows_left == 0 || bytes_left == 0 {
                 break;
@@ -342,8 +395,10 @@ impl Publisher<'_> {
             }
             PublishError::Unavailable { .. }
             | PublishError::Fatal { .. }
-            | PublishError::Foreign { .. }
-            | PublishError::TooLarge { .. } => self.set_trouble(Some(error.to_string())),
+            | PublishError::Foreign { .. } => self.set_trouble(Some(error.to_string())),
+            PublishError::TooLarge { .. } => {
+                tracing::debug!(%error, "publishing less at once, or without it");
+            }
         }
     }
 
@@ -391,10 +446,10 @@ impl Publisher<'_> {
         self.runtime.block_on(async {
             tokio::select! {
             biased;
-                           _ = self.news.changed() => {}
-                           _ = self.view.changed() => {}
-                           () = rt::sleep(time) => {}
-                       }
+                                      _ = self.news.changed() => {}
+                                      _ = self.view.changed() => {}
+                                      () = rt::sleep(time) => {}
+                                  }
         });
     }
 

@@ -8,15 +8,31 @@ use std::collections::BTreeMap;
 
 use unisono_engine::row::{StreamId, StreamKind};
 
-/// The next number to publish of each stream. A stream that is absent was never published to this sink.
+pub use crate::refused::{Fate, Refusals, RefusedRow};
+
+/// How far was published, and what was left out on the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frontier(pub BTreeMap<StreamId, u64>);
+pub struct Frontier {
+    /// The next number to publish of each stream. A stream that is absent was never published to this sink.
+    pub streams: BTreeMap<StreamId, u64>,
+    /// Rows below that the sink refused.
+    pub refused: BTreeMap<StreamId, Refusals>,
+}
 
 impl Frontier {
+    /// This far, and nothing was left out.
+    #[must_use]
+    pub fn of(streams: BTreeMap<StreamId, u64>) -> Self {
+        Self {
+            streams,
+            refused: BTreeMap::new(),
+        }
+    }
+
     /// The next number to publish of a stream: 0 if it was never published.
     #[must_use]
     pub fn next(&self, stream: StreamId) -> u64 {
-        self.0.get(&stream).copied().unwrap_or(0)
+        self.streams.get(&stream).copied().unwrap_or(0)
     }
 }
 
@@ -37,6 +53,8 @@ pub struct PublishRow<'a> {
     pub key: &'a [u8],
     /// The record's value: the row as JSON.
     pub value: &'a [u8],
+    /// Whether it goes there at all.
+    pub fate: Fate,
 }
 
 /// How much a sink takes at once.
@@ -100,7 +118,8 @@ pub enum PublishError {
     /// The sink does not have the batch; it does not answer, or could not take it now. Acquire again after a pause.
     #[error("sink {sink}: {reason}")]
     Unavailable { sink: String, reason: String },
-    /// This row never fits. An operator must raise the limits; until then the sink stands still.
+    /// The sink refuses this row for its size, or those that went with it. If it was alone, leave it out, and say so; else
+    /// publish fewer at once to learn which one it is.
     #[error(
         "sink {sink}: row {seq} of pipeline {pipeline} has {bytes} bytes, more than the broker takes; raise \
          message.max.bytes in the sink's properties, and max.message.bytes of topic {topic}"
@@ -108,9 +127,11 @@ pub enum PublishError {
     TooLarge {
         sink: String,
         pipeline: String,
+        stream: StreamId,
         seq: u64,
         bytes: usize,
         topic: String,
+        alone: bool,
     },
     /// An operator must act: the sink refuses for good, or its frontier cannot be read.
     #[error("sink {sink}: {reason}")]

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unisono_api::dto::{
-    CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, Role,
+    CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, PeersPortInfo,
+    RefusedInfo, Role,
 };
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_engine::spec::Timestamp;
@@ -15,6 +16,7 @@ use super::config;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::status::{self, feed_name};
+use unisono_replication::rt;
 
 pub(super) fn info(core: &Core) -> ClusterInfo {
     let view = core.replica.view().borrow().clone();
@@ -51,6 +53,26 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
         checkpoint: (view.snapshot > 0).then_some(CheckpointInfo {
             index: view.snapshot,
         }),
+        peers_port: peers_port(core),
+    }
+}
+
+fn peers_port(core: &Core) -> PeersPortInfo {
+    let port = core.replica.port();
+    let counts = port.refused.iter();
+    PeersPortInfo {
+        asks_for_secret: port.asks_for_secret,
+        links: port.links,
+        bytes: port.bytes,
+        refused: counts
+            .map(|(&reason, &count)| (reason.to_owned(), count))
+            .collect(),
+        last_refused: port.last.map(|last| RefusedInfo {
+            from: last.from.to_string(),
+            reason: last.reason.to_owned(),
+            message: last.text,
+            seconds_ago: rt::since(last.at).as_secs(),
+        }),
     }
 }
 
@@ -74,6 +96,7 @@ fn nodes(core: &Core, view: &View) -> Vec<NodeInfo> {
         .chain([(own, view.applied)])
         .collect();
     let front = indexes.values().copied().max().unwrap_or(0);
+    let refusing = core.replica.refusing();
     let node = |&number: &u16| {
         let role = match () {
             () if number == own => own_role(core, view),
@@ -94,6 +117,7 @@ fn nodes(core: &Core, view: &View) -> Vec<NodeInfo> {
             role,
             voter: view.voters.contains(&number),
             lag: indexes.get(&number).map(|&index| front - index),
+            refuses: refusing.get(&number).cloned(),
         }
     };
     let named = core.config.cluster.peers.keys();
@@ -121,14 +145,14 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
             let trouble = buffer.and_then(|buffer| buffer.fault());
             // Of a lane that cannot be read nobody knows the end.
             let readable = buffer.filter(|_| trouble.is_none());
-            let end = readable.map(|buffer| buffer.level().1.max(lane.cut));
+            let beyond = readable.and_then(|buffer| buffer.beyond(lane.cut));
             lanes.push(LaneInfo {
                 feed: feed_name(agreed, id),
                 source: feed.sources[lane.source as usize].name.clone(),
                 lane: lane.name.clone(),
                 position: lane.cut,
-                end,
-                lag: end.map(|end| end - lane.cut),
+                end: beyond.map(|(end, _)| end),
+                lag: beyond.map(|(_, lag)| lag),
                 watermark: watermark.map(timestamp::format),
                 trouble,
             });

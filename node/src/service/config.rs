@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use unisono_api::dto::{DriftInfo, MembersInfo, SinkInfo};
+use unisono_api::dto::{DriftInfo, MembersInfo, RefusedRow, RefusedRows, SinkInfo};
+use unisono_engine::row::{StreamId, StreamKind};
 use unisono_replication::View;
 
 use crate::agreement::Kind;
 use crate::core::{Agreed, Core};
+use crate::refused::Refusals;
 use crate::status;
 use crate::threads::lock;
 
@@ -29,9 +31,33 @@ pub(super) fn sinks(core: &Core, agreed: &Agreed) -> Vec<SinkInfo> {
             definition: entry.definition.clone(),
             trouble: view.trouble,
             notice: view.notice,
+            refused: refused(agreed, &view.refused),
         }
     });
     info.collect()
+}
+
+/// What a sink refused, under the pipelines' names.
+pub(super) fn refused(agreed: &Agreed, refused: &BTreeMap<StreamId, Refusals>) -> Vec<RefusedRows> {
+    let of = |(stream, refusals): (&StreamId, &Refusals)| {
+        let pipeline = agreed.machine.pipelines().get(&stream.incarnation.0)?;
+        let last = refusals.last.iter();
+        Some(RefusedRows {
+            pipeline: pipeline.name.clone(),
+            kind: match stream.kind {
+                StreamKind::Rows => "rows".to_owned(),
+                StreamKind::DeadLetters => "dead_letters".to_owned(),
+            },
+            count: refusals.count,
+            last: last
+                .map(|row| RefusedRow {
+                    seq: row.seq,
+                    bytes: row.bytes,
+                })
+                .collect(),
+        })
+    };
+    refused.iter().filter_map(of).collect()
 }
 
 /// Only the leader tries, so only it knows.

@@ -8,6 +8,7 @@ use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
+use super::config;
 use crate::agreement;
 use crate::core::{Agreed, Core, Counters};
 use crate::ids::key_of;
@@ -36,10 +37,12 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics.extend(confirming(&core.counters));
     metrics.extend(counted(core));
     metrics.extend(ages(core));
+    peers_port(core, &mut metrics);
     drifts(core, &mut metrics);
     let agreed = core.agreed();
     lanes(&agreed, &mut metrics);
     pipelines(core, &agreed, &mut metrics);
+    refused(core, &agreed, &mut metrics);
     metrics
 }
 
@@ -252,6 +255,36 @@ fn drifts(core: &Core, metrics: &mut Vec<Metric>) {
     }
 }
 
+fn peers_port(core: &Core, metrics: &mut Vec<Metric>) {
+    let port = core.replica.port();
+    let help = "Connections and messages that were refused at the peers' port.";
+    for (reason, count) in port.refused {
+        let metric = Metric::counter("unisono_peers_refused_total", help, number(count));
+        metrics.push(metric.label("reason", reason));
+    }
+    metrics.push(Metric::gauge(
+        "unisono_peers_links",
+        "Connections of peers that are open.",
+        number(port.links),
+    ));
+    metrics.push(Metric::gauge(
+        "unisono_peers_bytes",
+        "Bytes of requests and answers in hand at the peers' port.",
+        number(port.bytes),
+    ));
+}
+
+fn refused(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
+    let help = "Rows that the sink refused for their size, and that are not in it, as this node knew when it published last.";
+    for (sink, view) in core.sinks.all() {
+        for of in config::refused(agreed, &view.refused) {
+            let metric = Metric::gauge("unisono_sink_refused_rows", help, number(of.count));
+            let metric = metric.label("sink", &sink).label("pipeline", of.pipeline);
+            metrics.push(metric.label("kind", of.kind));
+        }
+    }
+}
+
 fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
     for (id, feed) in agreed.machine.feeds() {
         let buffers = agreed
@@ -278,10 +311,30 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
                 "Bytes that were read and are not in a tick yet.",
                 number(waiting as u64),
             )));
+            let fault = buffer.fault();
+            // What is not known is not 0: there is no such sample then.
+            let beyond = buffer.beyond(lane.cut).filter(|_| fault.is_none());
+            if let Some((end, lag)) = beyond {
+                metrics.push(labelled(Metric::gauge(
+                    "unisono_lane_end",
+                    "Where the lane's log ends, as last heard from the source.",
+                    number(u64::try_from(end).unwrap_or(0)),
+                )));
+                metrics.push(labelled(Metric::gauge(
+                    "unisono_lane_lag",
+                    "From the lane's position to the end of its log: offsets of a partition, bytes of a file.",
+                    number(u64::try_from(lag).unwrap_or(0)),
+                )));
+            }
+            metrics.push(labelled(Metric::gauge(
+                "unisono_lane_end_known",
+                "1 if the source said of late where the lane's log ends, else 0: then there is no lag to show.",
+                if beyond.is_some() { 1.0 } else { 0.0 },
+            )));
             metrics.push(labelled(Metric::gauge(
                 "unisono_lane_held",
                 "1 if the lane cannot be read on this node at the moment, else 0.",
-                if buffer.fault().is_some() { 1.0 } else { 0.0 },
+                if fault.is_some() { 1.0 } else { 0.0 },
             )));
         }
         let value = if status::stopped(agreed, *id).is_some() {

@@ -181,6 +181,10 @@ impl SourceReader for Reader {
     }
 
     fn at_end(&mut self, lane: usize) -> Option<i64> {
+        self.log_end(lane)
+    }
+
+    fn log_end(&self, lane: usize) -> Option<i64> {
         let state = lock(&self.log.0);
         let seen = !state.blind.contains(&self.node);
         seen.then(|| state.lanes[self.open[lane]].len() as i64)

@@ -192,6 +192,11 @@ impl SourceReader for KafkaReader {
         let open = self.lanes.get(lane)?.as_ref()?;
         self.source.at_end(open.partition)
     }
+
+    fn log_end(&self, lane: usize) -> Option<i64> {
+        let open = self.lanes.get(lane)?.as_ref()?;
+        self.source.log_end(open.partition)
+    }
 }
 
 fn partition(lane: &str) -> Result<i32, SourceError> {

@@ -1,4 +1,4 @@
-//! Raft's messages to peers: small ones over links, checkpoints and the node's questions by HTTP.
+//! Raft's messages to peers, and the node's questions, over links.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,14 +13,13 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{BasicNode, OptionalSend};
-use reqwest::{Client, RequestBuilder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::transfer::{self, SnapshotData};
 use super::types::{Snapshot, TypeConfig, Vote, decode, encode};
 use crate::identity::number_of;
-use crate::link::{self, CallError, Link, Topic};
+use crate::link::{CallError, Link, Secret, Topic};
 
 /// How long a peer that cannot be reached is left alone: a replica that comes back is served soon.
 const BACKOFF: Duration = Duration::from_millis(50);
@@ -33,26 +32,22 @@ const QUESTION: Duration = Duration::from_secs(30);
 /// Makes the links to each peer. A peer's address is the config's, whatever the membership says.
 #[derive(Clone)]
 pub(crate) struct Network {
-    pub(crate) client: Client,
     pub(crate) peers: Arc<BTreeMap<u16, String>>,
+    pub(crate) secret: Option<Secret>,
 }
 
-/// The client for what goes by HTTP: requests go straight to the peers, and no answer waits for more bytes.
-pub(crate) fn client() -> io::Result<Client> {
-    Client::builder()
-        .tcp_nodelay(true)
-        .no_proxy()
-        .http1_only()
-        .connect_timeout(Duration::from_millis(500))
-        .build()
-        .map_err(io::Error::other)
+impl Network {
+    /// A link to a peer.
+    pub(crate) fn link(&self, number: u16) -> Option<Link> {
+        let address = self.peers.get(&number)?;
+        Some(Link::new(address.clone(), self.secret.clone()))
+    }
 }
 
 /// One peer, as one of openraft's tasks talks to it: its heartbeats, its entries and each election have a link of their own.
 pub(crate) struct Peer {
-    client: Client,
+    network: Network,
     target: u64,
-    address: Option<String>,
     link: Option<Link>,
 }
 
@@ -60,12 +55,10 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, _node: &BasicNode) -> Peer {
-        let address = self.peers.get(&number_of(target)).cloned();
         Peer {
-            client: self.client.clone(),
+            network: self.clone(),
             target,
-            link: address.clone().map(Link::new),
-            address,
+            link: self.link(number_of(target)),
         }
     }
 }
@@ -84,33 +77,8 @@ impl Peer {
         };
         match link.call(topic, self.target, &body, within).await {
             Ok(answer) => decode(&answer).map_err(broken),
-            Err(error @ CallError::Broken(_)) => Err(RPCError::Network(NetworkError::new(&error))),
-            Err(error) => Err(RPCError::Unreachable(Unreachable::new(&error))),
+            Err(error) => Err(classify(&error)),
         }
-    }
-
-    /// Where the peer takes checkpoints.
-    fn snapshot_url(&self) -> Result<String, RPCError<TypeConfig>> {
-        let Some(address) = &self.address else {
-            return Err(unknown_peer(self.target));
-        };
-        // The target's id is part of the path: a node that came back with a wiped disk is somebody else.
-        let version = link::VERSION;
-        Ok(format!(
-            "http://{address}/v{version}/raft/{:016x}/snapshot",
-            self.target
-        ))
-    }
-
-    async fn answer<A: DeserializeOwned>(
-        request: RequestBuilder,
-    ) -> Result<A, RPCError<TypeConfig>> {
-        let sent = request.send().await;
-        let answer = sent
-            .and_then(reqwest::Response::error_for_status)
-            .map_err(classify)?;
-        let body = answer.bytes().await.map_err(classify)?;
-        decode(&body).map_err(|error| RPCError::Network(NetworkError::new(&error)))
     }
 }
 
@@ -120,33 +88,24 @@ fn unknown_peer(target: u64) -> RPCError<TypeConfig> {
     RPCError::Unreachable(Unreachable::new(&reason))
 }
 
-fn classify(error: reqwest::Error) -> RPCError<TypeConfig> {
-    match error.is_connect() || error.is_status() {
-        true => RPCError::Unreachable(Unreachable::new(&error)),
-        false => RPCError::Network(NetworkError::new(&error)),
+fn classify(error: &CallError) -> RPCError<TypeConfig> {
+    match error {
+        CallError::Broken(_) => RPCError::Network(NetworkError::new(error)),
+        CallError::Unreachable(_) | CallError::Refused(_) => {
+            RPCError::Unreachable(Unreachable::new(error))
+        }
     }
 }
 
-/// Asks the node of peer `number`, whoever it is by now.
-pub(crate) async fn ask(network: &Network, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
-    let Some(address) = network.peers.get(&number) else {
+/// Asks the node of peer `number`, whoever it is by now. Over a link of its own: what is asked may be a command, which is not
+/// to be said twice.
+pub(crate) async fn ask(network: &Network, number: u16, question: &[u8]) -> io::Result<Vec<u8>> {
+    let Some(mut link) = network.link(number) else {
         let reason = format!("replica {number} is not among the peers");
         return Err(io::Error::new(io::ErrorKind::NotFound, reason));
     };
-    #[cfg(feature = "simulation")]
-    if crate::rt::simulated::is_active() {
-        return Err(io::ErrorKind::Unsupported.into());
-    }
-    let version = link::VERSION;
-    let request = network
-        .client
-        .post(format!("http://{address}/v{version}/ask"));
-    let sent = request.body(question).timeout(QUESTION).send().await;
-    let answer = sent
-        .and_then(reqwest::Response::error_for_status)
-        .map_err(io::Error::other)?;
-    let body = answer.bytes().await.map_err(io::Error::other)?;
-    Ok(body.into())
+    let answer = link.call(Topic::Ask, 0, question, QUESTION).await;
+    answer.map_err(io::Error::other)
 }
 
 impl RaftNetworkV2<TypeConfig> for Peer {
@@ -198,12 +157,16 @@ impl RaftNetworkV2<TypeConfig> for Peer {
             let reason = io::Error::other("a checkpoint without its data");
             return Err(network(reason).into());
         };
-        let url = self.snapshot_url()?;
-        let made = transfer::outgoing(&vote, &snapshot.meta, write);
-        let (body, progress) = made.map_err(network)?;
+        let head = encode(&(vote, snapshot.meta)).map_err(network)?;
+        let link = self.network.link(number_of(self.target));
+        let link = link.ok_or_else(|| unknown_peer(self.target))?;
+        let (pieces, progress) = transfer::outgoing(write);
         tokio::select! {
         biased;
-                   answer = Self::answer(self.client.post(url).body(body)) => Ok(answer?),
+                   answer = link.send(self.target, &head, pieces) => {
+                       let answer = answer.map_err(|error| classify(&error))?;
+                       Ok(decode(&answer).map_err(network)?)
+                   }
                    closed = cancel => Err(StreamingError::Closed(closed)),
                    () = transfer::stalled(progress) => {
                        Err(network(io::Error::from(io::ErrorKind::TimedOut)).into())

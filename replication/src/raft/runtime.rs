@@ -16,14 +16,14 @@ use openraft::async_runtime::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft::{Config, RaftMetrics, SnapshotPolicy};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::applier::{Mark, StateMachine};
 use super::entry::Tracker;
 use super::log_store::LogStore;
 use super::members::{self, Members};
-use super::network::{Network, ask, client};
-use super::server::{Peers, accept};
+use super::network::{Network, ask};
+use super::server::{Peers, Turns, accept};
 use super::takeover::Takeover;
 use super::transfer::prepare;
 use super::types::{
@@ -35,6 +35,7 @@ use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, St
 use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
 use crate::identity::number_of;
+use crate::link::{Link, Port};
 use crate::rt::{self, Listener};
 use crate::snapshots::Snapshots;
 use crate::view::{Pulse, Role, View};
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) view: watch::Receiver<View>,
     pub(crate) fatal: watch::Receiver<Option<String>>,
     network: Network,
+    pub(crate) port: Arc<Port>,
     takeover: Arc<Takeover>,
     /// Held through a change of members.
     changing: Arc<tokio::sync::Mutex<()>>,
@@ -132,8 +134,8 @@ impl Inner {
             snapshots: Arc::clone(&snapshots),
         };
         let network = Network {
-            client: client().map_err(StartError::Runtime)?,
             peers: Arc::new(config.peers),
+            secret: config.secret.clone(),
         };
         let gossip = Arc::new(Gossip::new(config.number, log.node_id(), !log.is_fresh()));
         let (views, view) = watch::channel(View::unknown(config.number));
@@ -147,14 +149,8 @@ impl Inner {
         let raft = made
             .await
             .map_err(|error| StartError::Raft(error.to_string()))?;
-        let detector = Detector::new(config.heartbeat);
-        let takeover = Takeover::new(
-            raft.clone(),
-            config.number,
-            log.node_id(),
-            &network,
-            detector,
-        );
+        let (detector, node_id) = (Detector::new(config.heartbeat), log.node_id());
+        let takeover = Takeover::new(raft.clone(), config.number, node_id, &network, detector);
         let inner = Self {
             raft,
             log,
@@ -165,6 +161,7 @@ impl Inner {
             view,
             fatal: fatal.subscribe(),
             network,
+            port: Arc::new(Port::new(config.secret)),
             takeover,
             changing: Arc::default(),
             stop: Mutex::default(),
@@ -191,10 +188,14 @@ impl Inner {
             gossip: Arc::clone(&self.gossip),
             snapshots: Arc::clone(&self.snapshots),
             incoming: Arc::clone(&self.incoming),
-            questions: Arc::new(Semaphore::new(1)),
+            port: Arc::clone(&self.port),
+            turns: Turns::default(),
         };
         rt::spawn(accept(listener, peers));
-        ask_all(&self.gossip, &self.network.peers, &self.takeover);
+        let others = self.network.peers.keys();
+        let others = others.filter(|&&other| other != number);
+        let links = others.filter_map(|&other| Some((other, self.network.link(other)?)));
+        ask_all(&self.gossip, links, &self.takeover);
         rt::spawn(Arc::clone(&self.takeover).run(self.view.clone()));
         let members = Members {
             raft: self.raft.clone(),
@@ -251,12 +252,12 @@ impl Inner {
     }
 
     pub(crate) async fn ask(&self, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
-        ask(&self.network, number, question).await
+        ask(&self.network, number, &question).await
     }
 
-    /// Where a peer listens for peers.
-    pub(crate) fn address(&self, number: u16) -> Option<String> {
-        self.network.peers.get(&number).cloned()
+    /// A link to a peer.
+    pub(crate) fn link(&self, number: u16) -> Option<Link> {
+        self.network.link(number)
     }
 
     pub(crate) async fn remove_member(&self, number: u16) -> Result<(), RemoveError> {
@@ -446,10 +447,10 @@ async fn watch_state(
         });
         let changed = tokio::select! {
         biased;
-                   changed = server.changed() => changed,
-                   changed = applied.changed() => changed,
-                   changed = snapshot.changed() => changed,
-               };
+                          changed = server.changed() => changed,
+                          changed = applied.changed() => changed,
+                          changed = snapshot.changed() => changed,
+                      };
         if changed.is_err() {
             break;
         }

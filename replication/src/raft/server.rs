@@ -1,58 +1,69 @@
-//! The peers' side of the port: links with Raft's messages and gossip, and HTTP for checkpoints and questions.
+//! The peers' side of the port: links with all that replicas say to each other.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
 use openraft::raft::AppendEntriesRequest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::io::AsyncRead;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::takeover::Takeover;
 use super::transfer::{self, SnapshotData};
-use super::types::{Raft, Snapshot, TypeConfig, decode, encode};
+use super::types::{Raft, Snapshot, SnapshotMeta, TypeConfig, Vote, decode, encode};
 use crate::gossip::Gossip;
 use crate::identity::number_of;
-use crate::link::{self, Refusal, Request, Topic};
+use crate::link::{self, Answered, Pieces, Port, Refusal, Request, Serve, Topic};
 use crate::rt::{self, Listener, Stream};
 use crate::snapshots::Snapshots;
 
-/// The largest question. A checkpoint has no bound: it is not held in memory.
-const QUESTION_BYTES: usize = 64 << 20;
-/// How long a connection may say nothing at all.
-const FIRST_BYTE: Duration = Duration::from_secs(10);
 /// Where the system has no connection to give (too many files are open), it is asked again after so long.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Checkpoints that are received at once: one that comes, and one whose sender may be gone.
+const CHECKPOINTS: usize = 2;
 
 #[derive(Clone)]
 pub(crate) struct Peers {
     pub(crate) raft: Raft,
     pub(crate) node_id: u64,
+    pub(crate) port: Arc<Port>,
     pub(crate) gossip: Arc<Gossip>,
     pub(crate) takeover: Arc<Takeover>,
     pub(crate) snapshots: Arc<dyn Snapshots>,
     /// Where checkpoints of peers are received.
-    pub(crate) incoming: Arc<std::path::Path>,
-    /// One question of the peers' nodes at a time: what is asked for is large, and Raft comes first.
-    pub(crate) questions: Arc<Semaphore>,
+    pub(crate) incoming: Arc<Path>,
+    pub(crate) turns: Turns,
+}
+
+/// What is large, and must wait: Raft comes first.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    /// One question of the peers' nodes at a time.
+    questions: Arc<Semaphore>,
+    checkpoints: Arc<Semaphore>,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            questions: Arc::new(Semaphore::new(1)),
+            checkpoints: Arc::new(Semaphore::new(CHECKPOINTS)),
+        }
+    }
 }
 
 /// Takes connections for as long as the replica runs, and serves each.
 pub(crate) async fn accept(mut listener: Listener, peers: Peers) {
-    let (sender, connections) = mpsc::unbounded_channel();
-    let app = router(peers.clone()).into_make_service();
-    rt::spawn(async move { axum::serve(HttpSide(connections), app).await });
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                rt::spawn(serve(stream, from, peers.clone(), sender.clone()));
+                if let Some(place) = peers.port.enter(from) {
+                    rt::spawn(serve(stream, from, place, peers.clone()));
+                }
             }
             Err(error) => {
                 tracing::warn!(%error, "a peer's connection is not taken");
@@ -62,72 +73,24 @@ pub(crate) async fn accept(mut listener: Listener, peers: Peers) {
     }
 }
 
-async fn serve(
-    stream: Stream,
-    from: SocketAddr,
-    peers: Peers,
-    http: mpsc::UnboundedSender<(Stream, SocketAddr)>,
-) {
-    match rt::timeout(FIRST_BYTE, link::is_link(&stream)).await {
-        Ok(Ok(true)) => {
-            let answer = |request| {
-                let peers = peers.clone();
-                async move { peers.answer(request).await }
-            };
-            if let Err(error) = link::serve(stream, answer).await {
-                tracing::debug!(%from, %error, "a peer's link has ended");
-            }
-        }
-        // Its receiver lives as long as this runtime.
-        Ok(Ok(false)) => drop(http.send((stream, from))),
-        Ok(Err(_)) | Err(_) => {}
+async fn serve(stream: Stream, from: SocketAddr, place: OwnedSemaphorePermit, peers: Peers) {
+    if let Err(error) = link::serve(stream, from, &peers.port, Some(place), &peers).await {
+        tracing::debug!(%from, %error, "a peer's link has ended");
     }
 }
 
-/// Connections that are no links, for axum.
-struct HttpSide(mpsc::UnboundedReceiver<(Stream, SocketAddr)>);
-
-impl axum::serve::Listener for HttpSide {
-    type Io = Stream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Stream, SocketAddr) {
-        match self.0.recv().await {
-            Some(connection) => connection,
-            None => std::future::pending().await,
-        }
+impl Serve for Peers {
+    fn node_id(&self) -> u64 {
+        self.node_id
     }
 
-    fn local_addr(&self) -> std::io::Result<SocketAddr> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
-}
-
-impl Peers {
-    async fn answer(&self, request: Request) -> Answer {
-        let Request {
-            topic,
-            target,
-            body,
-        } = request;
-        if topic == Topic::Gossip {
-            return encode(&self.gossip.own()).map_err(unreadable);
-        }
-        if topic == Topic::Suspect {
-            return self.takeover.answer(&body).await.map_err(unreadable);
-        }
-        if topic == Topic::Confirm {
-            let (sender, receiver) = oneshot::channel();
-            let reply = Box::new(move |answer| drop(sender.send(answer)));
-            self.snapshots.confirm(body, reply);
-            return receiver.await.map_err(|_| stopped(&"not answered here"));
-        }
-        if target != self.node_id {
-            return Err(Refusal::Misdirected);
-        }
+    async fn answer(&self, request: Request) -> Result<Answered, Refusal> {
+        let Request { topic, body } = request;
         match topic {
             Topic::Append => {
                 let request: AppendEntriesRequest<TypeConfig> = read(&body)?;
+                // Its bytes are needed no more.
+                drop(body);
                 let leader = request.vote.leader_id;
                 self.takeover
                     .heard(leader.term, number_of(leader.voted_for));
@@ -136,14 +99,58 @@ impl Peers {
             Topic::Vote => answer(self.raft.vote(read(&body)?).await),
             Topic::PreVote => answer(self.raft.pre_vote(read(&body)?).await),
             Topic::Transfer => answer(self.raft.handle_transfer_leader(read(&body)?).await),
-            Topic::Gossip | Topic::Suspect | Topic::Confirm => Err(Refusal::Misdirected),
+            Topic::Gossip => Ok(encode(&self.gossip.own()).map_err(unreadable)?.into()),
+            Topic::Suspect => {
+                let opinion = self.takeover.answer(&body).await;
+                Ok(opinion.map_err(unreadable)?.into())
+            }
+            Topic::Confirm => {
+                let (sender, receiver) = oneshot::channel();
+                let reply = Box::new(move |answer| drop(sender.send(answer)));
+                self.snapshots.confirm(body, reply);
+                let answer = receiver.await.map_err(|_| stopped(&"not answered here"));
+                answer.map(Answered::from)
+            }
+            Topic::Ask => self.ask(body).await,
+            Topic::Checkpoint => Err(Refusal::Unreadable(
+                "a checkpoint without pieces".to_owned(),
+            )),
         }
+    }
+
+    async fn receive<S: AsyncRead + Send + Unpin>(
+        &self,
+        head: Vec<u8>,
+        pieces: Pieces<'_, S>,
+    ) -> Result<Answered, Refusal> {
+        let (vote, meta): (Vote, SnapshotMeta) = read(&head)?;
+        let turn = self.turns.checkpoints.try_acquire();
+        let _turn = turn.map_err(|_| stopped(&"other checkpoints are being received"))?;
+        let received = transfer::receive(pieces, &self.incoming).await;
+        let snapshot = SnapshotData::Received(received.map_err(|error| stopped(&error))?);
+        let installed = Snapshot { meta, snapshot };
+        answer(self.raft.install_full_snapshot(vote, installed).await)
     }
 }
 
-type Answer = Result<Vec<u8>, Refusal>;
+impl Peers {
+    async fn ask(&self, question: Vec<u8>) -> Result<Answered, Refusal> {
+        let turn = Arc::clone(&self.turns.questions).acquire_owned().await;
+        let turn = turn.map_err(|error| stopped(&error))?;
+        let snapshots = Arc::clone(&self.snapshots);
+        let answered = rt::blocking(move || {
+            // The turn goes with the work, then with the answer: a peer that hangs up does not end the reading, and no
+            // other answer is made while this one is not sent.
+            (snapshots.answer(&question), turn)
+        });
+        let (answered, turn) = answered.await.map_err(|error| stopped(&error))?;
+        let body = answered.map_err(|error: io::Error| stopped(&error))?;
+        let held = Some(turn);
+        Ok(Answered { body, held })
+    }
+}
 
-fn unreadable(error: std::io::Error) -> Refusal {
+fn unreadable(error: io::Error) -> Refusal {
     Refusal::Unreadable(error.to_string())
 }
 
@@ -155,65 +162,7 @@ fn read<Q: DeserializeOwned>(body: &[u8]) -> Result<Q, Refusal> {
     decode(body).map_err(unreadable)
 }
 
-fn check_target(peers: &Peers, target: &str) -> Result<(), Refusal> {
-    match u64::from_str_radix(target, 16) == Ok(peers.node_id) {
-        true => Ok(()),
-        false => Err(Refusal::Misdirected),
-    }
-}
-
-fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Answer {
-    encode(&result.map_err(|error| stopped(&error))?).map_err(unreadable)
-}
-
-fn router(peers: Peers) -> Router {
-    let version = link::VERSION;
-    let path = |route: &str| format!("/v{version}/{route}");
-    Router::new()
-        .route(&path("raft/{target}/snapshot"), post(snapshot))
-        .route(&path("ask"), post(ask))
-        .layer(DefaultBodyLimit::max(QUESTION_BYTES))
-        .fallback(async move || {
-            let text = format!(
-                "not a message of version {version} of the replicas' protocol: run the same Unisono on all replicas"
-            );
-            (StatusCode::NOT_FOUND, text)
-        })
-        .with_state(peers)
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let status = match self {
-            Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
-            Self::Unreadable(_) => StatusCode::BAD_REQUEST,
-            Self::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
-        };
-        (status, self.text().to_owned()).into_response()
-    }
-}
-
-async fn snapshot(State(peers): State<Peers>, Path(target): Path<String>, body: Body) -> Answer {
-    check_target(&peers, &target)?;
-    let received = transfer::receive(body, &peers.incoming).await;
-    let (vote, meta, file) = received.map_err(unreadable)?;
-    let snapshot = SnapshotData::Received(file);
-    answer(
-        peers
-            .raft
-            .install_full_snapshot(vote, Snapshot { meta, snapshot })
-            .await,
-    )
-}
-
-async fn ask(State(peers): State<Peers>, body: Bytes) -> Answer {
-    let turn = Arc::clone(&peers.questions).acquire_owned().await;
-    let turn = turn.map_err(|error| stopped(&error))?;
-    let answered = rt::blocking(move || {
-        // Goes with the work: a peer that hangs up does not end the reading.
-        let _turn = turn;
-        peers.snapshots.answer(&body)
-    });
-    let answered = answered.await.map_err(|error| stopped(&error))?;
-    answered.map_err(|error| stopped(&error))
+fn answer<A: Serialize, E: ToString>(result: Result<A, E>) -> Result<Answered, Refusal> {
+    let answer = result.map_err(|error| stopped(&error))?;
+    Ok(encode(&answer).map_err(unreadable)?.into())
 }

@@ -57,7 +57,7 @@ pub(crate) struct Takeover {
     pub(crate) raft: Raft,
     pub(crate) number: u16,
     pub(crate) node_id: u64,
-    pub(crate) peers: Arc<BTreeMap<u16, String>>,
+    network: Network,
     pub(crate) detector: Mutex<Detector>,
     /// Raised on evidence that cannot wait.
     pub(crate) alarm: Notify,
@@ -76,7 +76,7 @@ impl Takeover {
             raft,
             number,
             node_id,
-            peers: Arc::clone(&network.peers),
+            network: network.clone(),
             detector: Mutex::new(detector),
             alarm: Notify::new(),
             started: rt::now(),
@@ -122,14 +122,11 @@ impl Takeover {
 
     /// Whether the process that led is gone: its port refuses, or another process answers. Silence says nothing.
     async fn has_ended(&self, number: u16) -> bool {
-        let Some(address) = self.peers.get(&number) else {
-            return false;
-        };
         for _ in 0..LOOKS {
-            match Link::new(address.clone())
-                .call(Topic::Gossip, 0, &[], WITHIN)
-                .await
-            {
+            let Some(mut link) = self.network.link(number) else {
+                return false;
+            };
+            match link.call(Topic::Gossip, 0, &[], WITHIN).await {
                 Ok(body) => {
                     let known = self.detector().process_of(number);
                     let told = decode::<Told>(&body).ok().map(|told| told.process);
@@ -182,12 +179,10 @@ impl Takeover {
 
     /// Takes over whenever the leader is gone, for as long as the replica runs.
     pub(crate) async fn run(self: Arc<Self>, mut view: watch::Receiver<View>) {
-        let others = self
-            .peers
-            .iter()
-            .filter(|(number, _)| **number != self.number);
+        let others = self.network.peers.keys();
+        let others = others.filter(|&&number| number != self.number);
         let mut links: BTreeMap<u16, Link> = others
-            .map(|(&number, address)| (number, Link::new(address.clone())))
+            .filter_map(|&number| Some((number, self.network.link(number)?)))
             .collect();
         loop {
             let suspected = {
@@ -211,13 +206,13 @@ impl Takeover {
             let due = self.detector().due();
             let ended = tokio::select! {
             biased;
-                           changed = view.changed() => changed.is_err(),
-                           () = self.alarm.notified() => false,
-                           () = wait_until(due) => {
-                               self.look_at_the_clock(due);
-                               false
-                           }
-                       };
+                                      changed = view.changed() => changed.is_err(),
+                                      () = self.alarm.notified() => false,
+                                      () = wait_until(due) => {
+                                          self.look_at_the_clock(due);
+                                          false
+                                      }
+                                  };
             if ended {
                 return;
             }

@@ -35,20 +35,6 @@ pub async fn connect(address: &str) -> io::Result<Stream> {
     Ok(Stream::Tcp(stream))
 }
 
-impl Stream {
-    /// What the other end has written, without taking it; waits until there is something, or the end.
-    ///
-    /// # Errors
-    /// The connection broke, or is a simulation's.
-    pub async fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.peek(bytes).await,
-            #[cfg(feature = "simulation")]
-            Self::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-}
-
 /// Where connections come in.
 #[derive(Debug)]
 pub enum Listener {

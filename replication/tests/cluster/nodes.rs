@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use unisono_replication::{
     CursorEvent, IncomingSnapshot, LogCursor, LogError, Position, ProposeError, Replica,
-    ReplicaConfig, Snapshots, StartError, StoredSnapshot, View,
+    ReplicaConfig, Secret, Snapshots, StartError, StoredSnapshot, View,
 };
 
 /// Far more than anything takes on a busy machine; a test that reaches it has failed.
@@ -177,6 +177,8 @@ pub struct Cluster {
     peers: BTreeMap<u16, String>,
     engines: BTreeMap<u16, Arc<Engine>>,
     running: BTreeMap<u16, Node>,
+    /// The cluster's secret, as each node has it.
+    pub secrets: BTreeMap<u16, String>,
 }
 
 impl Cluster {
@@ -187,6 +189,11 @@ impl Cluster {
 
     /// The same, at another pace.
     pub async fn start_with(name: &str, pace: Pace) -> Cluster {
+        Self::start_secret(name, pace, BTreeMap::new()).await
+    }
+
+    /// The same, with secrets.
+    pub async fn start_secret(name: &str, pace: Pace, secrets: BTreeMap<u16, String>) -> Cluster {
         let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("{name}-{}", std::process::id()));
         let listeners: BTreeMap<u16, TcpListener> = (1..=3)
@@ -203,6 +210,7 @@ impl Cluster {
             peers,
             engines,
             running: BTreeMap::new(),
+            secrets,
         };
         for (number, listener) in listeners {
             let replica = cluster.open(number, listener).unwrap();
@@ -216,6 +224,10 @@ impl Cluster {
         let config = ReplicaConfig {
             number,
             peers: self.peers.clone(),
+            secret: self
+                .secrets
+                .get(&number)
+                .map(|text| Secret::new(text.as_bytes()).unwrap()),
             heartbeat: self.pace.heartbeat,
             election_timeout: self.pace.election_timeout,
             keep_log_entries: 10,

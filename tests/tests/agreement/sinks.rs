@@ -10,7 +10,7 @@ use unisono_tests::kafka::TestBroker;
 
 use super::*;
 
-fn sink(broker: &TestBroker, name: &str, topic: &str, more: &str) -> String {
+pub(super) fn sink(broker: &TestBroker, name: &str, topic: &str, more: &str) -> String {
     format!(
         "[[sink]]\nname = \"{name}\"\nkafka = {{ brokers = \"{}\", topic = \"{topic}-rows\", frontier_topic = \"{topic}-frontier\", \
          transactional_id = \"{topic}\"{more} }}\n",
@@ -19,7 +19,12 @@ fn sink(broker: &TestBroker, name: &str, topic: &str, more: &str) -> String {
 }
 
 /// Waits until a topic has so many committed records; it never has more.
-fn wait_records(replicas: &mut Replicas, broker: &TestBroker, topic: &str, count: usize) {
+pub(super) fn wait_records(
+    replicas: &mut Replicas,
+    broker: &TestBroker,
+    topic: &str,
+    count: usize,
+) {
     let look = |_: &Served| {
         let found = broker.read_committed(topic).ok()?.len();
         assert!(found <= count, "{found} records in {topic}");
@@ -193,7 +198,7 @@ fn a_sink_that_has_more_than_was_ever_computed_is_left_alone_for_good() {
     };
     let mut other = KafkaSink::connect(&config).unwrap();
     other.acquire().unwrap();
-    let frontier = Frontier(BTreeMap::from([(rows, 20)]));
+    let frontier = Frontier::of(BTreeMap::from([(rows, 20)]));
     other.publish(&[], &frontier).unwrap();
     drop(other);
     replicas.events(15..17);

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use rdkafka::producer::Producer;
 use unisono_tests::kafka::{Denied, TestBroker};
 use unisono_tests::serve::{Addresses, PATIENCE, PIPELINE, Served, event};
 
-use super::{lanes, rows, wait_lanes};
+use super::{lag, lanes, rows, wait_lanes};
 
 fn streams(broker: &TestBroker, topic: &str) -> String {
     format!(
@@ -215,4 +216,42 @@ fn a_log_that_was_cut_and_written_anew_while_all_were_down_gives_no_row_and_the_
     assert_eq!(served.wait_rows(8).unwrap(), rows(0..8, &["x"]));
     served.wait_ready(200, "true").unwrap();
     assert_eq!(served.terminate().unwrap(), 0);
+}
+
+#[test]
+fn lag_is_measured_to_the_logs_end_and_is_not_known_while_the_broker_is_silent() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let broker = TestBroker::start().unwrap();
+    broker.create_topic("lagging", 1).unwrap();
+    broker.produce("lagging", 0, &seconds(0..4, "x")).unwrap();
+    let (_dir, mut served) = on_topic(&broker, "lagging");
+    served.start();
+    assert_eq!(served.wait_rows(3).unwrap(), rows(0..3, &["x"]));
+    let is = |end: Option<i64>, by: Option<i64>| {
+        move |served: &Served| (lag(served)? == (end, by)).then_some(())
+    };
+    served.wait("no lag", is(Some(4), Some(0))).unwrap();
+    // What a transaction holds is in the log, and cannot be read yet.
+    let producer = broker
+        .open_transaction("lagging", 0, &seconds(4..9, "x"))
+        .unwrap();
+    served.wait("a lag of 5", is(Some(9), Some(5))).unwrap();
+    Producer::commit_transaction(&producer, PATIENCE).unwrap();
+    assert_eq!(served.wait_rows(8).unwrap(), rows(0..8, &["x"]));
+    // A marker stands behind the last record.
+    served.wait("no lag", is(Some(10), Some(0))).unwrap();
+    let (_, metrics) = served.get("/metrics").unwrap();
+    assert!(metrics.contains("unisono_lane_lag{"), "{metrics}");
+    broker.freeze().unwrap();
+    served.wait("no end", is(None, None)).unwrap();
+    let (_, metrics) = served.get("/metrics").unwrap();
+    let known = metrics
+        .lines()
+        .find(|line| line.starts_with("unisono_lane_end_known{"));
+    assert!(known.is_some_and(|line| line.ends_with(" 0")), "{known:?}");
+    assert!(!metrics.contains("unisono_lane_lag{"), "{metrics}");
+    broker.thaw().unwrap();
+    served.wait("no lag", is(Some(10), Some(0))).unwrap();
 }

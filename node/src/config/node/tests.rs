@@ -208,3 +208,21 @@ fn a_missing_file_says_so() {
             .starts_with("/nonexistent/unisono.toml: cannot read: ")
     );
 }
+
+#[test]
+fn a_secret_file_lies_beside_the_config_and_members_elsewhere_are_seen() {
+    let config = parse(NODE).unwrap();
+    assert_eq!(config.cluster.secret_file, None);
+    assert!(config.cluster.is_on_loopback());
+    let away = NODE
+        .replace("[cluster]", "[cluster]\nsecret_file = \"keys/cluster\"")
+        .replace("2 = \"127.0.0.1:8202\"", "2 = \"unisono-2:8202\"");
+    let config = parse(&away).unwrap();
+    let file = config.cluster.secret_file.clone().unwrap();
+    assert!(file.is_absolute() && file.ends_with("keys/cluster"));
+    assert!(!config.cluster.is_on_loopback());
+    for local in ["localhost:8202", "[::1]:8202", "127.9.9.9:8202"] {
+        let text = NODE.replace("127.0.0.1:8202", local);
+        assert!(parse(&text).unwrap().cluster.is_on_loopback(), "{local}");
+    }
+}

@@ -258,6 +258,26 @@ fn a_lane_is_at_its_end_only_when_all_that_arrived_is_cut() {
 }
 
 #[test]
+fn how_much_lies_beyond_a_cut_is_measured_to_the_logs_end_and_not_known_without_evidence() {
+    let (buffer, _) = filled(&[0, 1], 10, 2);
+    assert_eq!(buffer.beyond(1), None, "nobody has said where it ends");
+    buffer.set_log_end(Some(500));
+    assert_eq!(buffer.beyond(1), Some((500, 499)), "two are in hand");
+    // All was read, and what is beyond holds no record.
+    buffer.set_at_end(Some(500));
+    assert_eq!(buffer.beyond(2), Some((500, 0)));
+    buffer.set_at_end(None);
+    assert_eq!(buffer.beyond(2), Some((500, 498)), "a transaction is open");
+    // Another replica was faster to see it.
+    assert_eq!(buffer.beyond(600), Some((600, 0)));
+    buffer.fail("gone".to_owned());
+    assert_eq!(buffer.beyond(2), None);
+    buffer.set_log_end(Some(500));
+    buffer.set_log_end(None);
+    assert_eq!(buffer.beyond(2), None, "the broker answers no more");
+}
+
+#[test]
 fn a_tick_that_is_left_out_or_taken_twice_stops_the_feed() {
     let (buffer, fingerprints) = filled(&[0, 1, 2, 3], 10, 2);
     let left_out = buffer.take(1, 2, fingerprints[1]);

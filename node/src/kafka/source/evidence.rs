@@ -1,4 +1,5 @@
-//! Asks the broker where quiet lanes end, on a thread and a connection of its own.
+//! Asks the broker where lanes end, on a thread and a connection of its own: quiet ones often, for what follows from
+//! their end, and all now and then, to tell how much there is to read.
 //!
 //! librdkafka says once that a lane is at its end and then nothing, as long as nothing comes: silence after it looks the
 //! same whether there is nothing or the broker is gone. Only an answer that is fresh tells the two apart.
@@ -14,10 +15,12 @@ use unisono_replication::rt::Condvar;
 
 use crate::kafka::context::ClientEvents;
 use crate::signal::Signal;
-use crate::threads::{lock, wait_while};
+use crate::threads::{lock, wait_timeout_while, wait_while};
 
 /// An answer older than this, from when it was asked, is no evidence.
 const FRESH: Duration = Duration::from_secs(2);
+/// How often all lanes are asked for.
+const ALL: Duration = Duration::from_secs(1);
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_millis(300);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
@@ -40,6 +43,8 @@ struct State {
     lanes: BTreeMap<i32, Watched>,
     /// Counts assignments: an answer to a question from before the last one is not used.
     assignment: u64,
+    /// When all lanes were asked for.
+    asked_all: Option<Instant>,
     stopped: bool,
 }
 
@@ -48,6 +53,8 @@ struct Watched {
     position: i64,
     quiet: bool,
     answer: Option<(i64, Instant)>,
+    /// The last answer of all, whether the lane was quiet or not.
+    log_end: Option<(i64, Instant)>,
     cut_at: Option<i64>,
 }
 
@@ -81,16 +88,20 @@ impl Evidence {
     pub(super) fn assign(&self, lanes: &[(i32, i64)]) {
         let mut state = self.shared.lock();
         state.assignment += 1;
+        state.asked_all = None;
         let watched = |position: i64| Watched {
             position,
             quiet: false,
             answer: None,
+            log_end: None,
             cut_at: None,
         };
         state.lanes = lanes
             .iter()
             .map(|&(lane, position)| (lane, watched(position)))
             .collect();
+        drop(state);
+        self.shared.changed.notify_all();
     }
 
     /// Says how far a lane was read, and whether it looks as if it were at its end: only then the broker is asked.
@@ -113,6 +124,13 @@ impl Evidence {
     pub(super) fn end(&self, partition: i32) -> Option<i64> {
         let state = self.shared.lock();
         let (end, asked_at) = state.lanes.get(&partition)?.answer?;
+        (asked_at.elapsed() < FRESH).then_some(end)
+    }
+
+    /// The same of a lane that need not be quiet.
+    pub(super) fn log_end(&self, partition: i32) -> Option<i64> {
+        let state = self.shared.lock();
+        let (end, asked_at) = state.lanes.get(&partition)?.log_end?;
         (asked_at.elapsed() < FRESH).then_some(end)
     }
 }
@@ -141,16 +159,25 @@ impl Shared {
 
     fn next_questions(&self) -> Option<(u64, Vec<(i32, i64)>)> {
         let state = self.lock();
+        let empty = |state: &mut State| !state.stopped && state.lanes.is_empty();
+        let state = wait_while((&self.changed, &self.state), state, empty);
+        let left = state
+            .asked_all
+            .map_or(Duration::ZERO, |at| ALL.saturating_sub(at.elapsed()));
         let idle =
             |state: &mut State| !state.stopped && !state.lanes.values().any(|lane| lane.quiet);
-        let state = wait_while((&self.changed, &self.state), state, idle);
+        let mut state = wait_timeout_while((&self.changed, &self.state), state, left, idle);
         if state.stopped {
             return None;
         }
-        let quiet = state.lanes.iter().filter(|(_, lane)| lane.quiet);
+        let all = state.asked_all.is_none_or(|at| at.elapsed() >= ALL);
+        if all {
+            state.asked_all = Some(Instant::now());
+        }
+        let asked = state.lanes.iter().filter(|(_, lane)| all || lane.quiet);
         Some((
             state.assignment,
-            quiet.map(|(id, lane)| (*id, lane.position)).collect(),
+            asked.map(|(id, lane)| (*id, lane.position)).collect(),
         ))
     }
 
@@ -192,9 +219,13 @@ impl Shared {
             else {
                 continue;
             };
-            lane.answer = Some((end, asked_at));
-            if end < *position_when_asked {
-                lane.cut_at = Some(end);
+            lane.log_end = Some((end, asked_at));
+            // Of one that is being read, its end says no more.
+            if lane.quiet {
+                lane.answer = Some((end, asked_at));
+                if end < *position_when_asked {
+                    lane.cut_at = Some(end);
+                }
             }
         }
         drop(state);

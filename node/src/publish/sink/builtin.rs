@@ -74,7 +74,7 @@ impl Sink for BuiltinSink {
         let frontier = streams.into_iter().map(known).collect();
         drop(agreed);
         self.held = Some(authority);
-        Ok(Frontier(frontier))
+        Ok(Frontier::of(frontier))
     }
 
     fn publish(
@@ -87,7 +87,7 @@ impl Sink for BuiltinSink {
         };
         let next: Vec<_> = {
             let agreed = self.core.agreed();
-            let streams = frontier.0.iter();
+            let streams = frontier.streams.iter();
             let next = streams.map(|(&stream, &next)| (key_of(stream), next));
             next.filter(|&(key, next)| is_ours(&agreed, key) && next > agreed.machine.frontier(key))
                 .collect()

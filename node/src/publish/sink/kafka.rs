@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
-use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::message::{Header, OwnedHeaders, ToBytes};
 use rdkafka::producer::{BaseRecord, Producer};
-use unisono_engine::row::StreamKind;
+use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
 pub use config::KafkaSinkConfig;
 pub use error::SinkError;
 
-use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
+use super::{Bounds, Fate, Frontier, PublishError, PublishRow, Sink};
 use crate::config::{SinkConfig, SinkKind};
 use crate::kafka::context::ClientEvents;
-use error::{foreign, is_fenced, is_refused};
+use error::{foreign, is_fenced, is_refused, is_too_large};
 use fence::Pace;
 use frontier::{Found, FrontierReader, ReadError};
 use handle::{Handle, Pool};
@@ -35,6 +35,8 @@ const BOUNDS: Bounds = Bounds {
     rows: 10_000,
     bytes: 4 << 20,
 };
+/// A topic that does not take even a row of this size is misconfigured: its rows are no exceptions that may be left out.
+const ORDINARY: usize = 1 << 10;
 const ACQUIRE_WITHIN: Duration = Duration::from_secs(10);
 /// How long a first look at whose the sink is may take: it decides nothing that acquiring does not.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
@@ -85,9 +87,11 @@ impl KafkaSink {
     fn look(&mut self) -> Result<(), SinkError> {
         match self.read(Instant::now() + LOOK_WITHIN) {
             Ok(found) => {
-                let rows = found.frontier.0.iter();
+                let frontier = &found.frontier;
+                let rows = frontier.streams.iter();
                 let rows = rows.filter(|(stream, _)| stream.kind == StreamKind::Rows);
-                let published = rows.map(|(_, next)| next).sum();
+                let refused = |stream| frontier.refused.get(stream).map_or(0, |it| it.count);
+                let published = rows.map(|(stream, next)| next - refused(stream)).sum();
                 let held = topics::appended(&self.config.topic, &self.reader, LOOK_WITHIN);
                 self.offsets.compare(&self.config.topic, published, held);
                 self.others.extend(found.others);
@@ -138,7 +142,12 @@ impl KafkaSink {
             .map_err(|error| self.not_published(&error))?;
         let deadline = Instant::now() + DELIVER_WITHIN;
         for (index, row) in batch.iter().enumerate() {
-            self.send(handle, index, row, deadline)?;
+            let sent = match row.fate {
+                Fate::Goes => self.send(handle, index, row, deadline),
+                Fate::Refused => self.send_note(handle, index, row, deadline),
+                Fate::Unsaid => Ok(()),
+            };
+            sent?;
         }
         let value = frontier
             .encode(self.config.cluster)
@@ -161,7 +170,7 @@ impl KafkaSink {
             }
         }
         if let Some((index, error)) = producer.context().take_failed() {
-            return Err(self.not_taken(batch.get(index), &error));
+            return Err(self.not_taken(batch.get(index), &error, batch.len() == 1));
         }
         producer
             .commit_transaction(COMMIT_WITHIN)
@@ -175,11 +184,10 @@ impl KafkaSink {
         row: &PublishRow<'_>,
         deadline: Instant,
     ) -> Result<(), PublishError> {
-        let (topic, kind) = match (row.kind, &self.config.dead_letter_topic) {
-            (StreamKind::Rows, _) => (&self.config.topic, "rows"),
-            (StreamKind::DeadLetters, Some(topic)) => (topic, "dead_letters"),
-            (StreamKind::DeadLetters, None) => return Ok(()),
-        };
+        if row.kind == StreamKind::DeadLetters && self.config.dead_letter_topic.is_none() {
+            return Ok(());
+        }
+        let (topic, kind) = (self.topic_of(row.kind), kind_name(row.kind));
         let (incarnation, seq) = (row.incarnation.to_string(), row.seq.to_string());
         let headers = OwnedHeaders::new_with_capacity(5)
             .insert(Header {
@@ -202,10 +210,60 @@ impl KafkaSink {
                 key: "digest",
                 value: Some(&row.digest),
             });
-        let mut record = BaseRecord::with_opaque_to(topic, index)
+        let record = BaseRecord::with_opaque_to(topic, index)
             .key(row.key)
             .payload(row.value)
             .headers(headers);
+        self.enqueue(handle, row, record, deadline)
+    }
+
+    /// A short dead letter in the place of a row that was refused.
+    fn send_note(
+        &self,
+        handle: &Handle,
+        index: usize,
+        row: &PublishRow<'_>,
+        deadline: Instant,
+    ) -> Result<(), PublishError> {
+        let Some(topic) = &self.config.dead_letter_topic else {
+            return Ok(());
+        };
+        let note = serde_json::json!({
+            "reason": "refused by the sink for its size",
+            "pipeline": row.pipeline,
+            "incarnation": row.incarnation,
+            "kind": kind_name(row.kind),
+            "seq": row.seq,
+            "bytes": row.key.len() + row.value.len(),
+            "topic": self.topic_of(row.kind),
+            "digest": row.digest,
+        });
+        let note = note.to_string();
+        let headers = OwnedHeaders::new_with_capacity(1).insert(Header {
+            key: "kind",
+            value: Some("refused"),
+        });
+        let record = BaseRecord::<[u8], str, usize>::with_opaque_to(topic, index)
+            .payload(&note)
+            .headers(headers);
+        self.enqueue(handle, row, record, deadline)
+    }
+
+    fn topic_of(&self, kind: StreamKind) -> &str {
+        match (kind, &self.config.dead_letter_topic) {
+            (StreamKind::DeadLetters, Some(topic)) => topic,
+            (StreamKind::DeadLetters, None) | (StreamKind::Rows, _) => &self.config.topic,
+        }
+    }
+
+    /// Gives a record to the producer, which may have to send others first.
+    fn enqueue<P: ToBytes + ?Sized>(
+        &self,
+        handle: &Handle,
+        row: &PublishRow<'_>,
+        mut record: BaseRecord<'_, [u8], P, usize>,
+        deadline: Instant,
+    ) -> Result<(), PublishError> {
         loop {
             match handle.producer.send(record) {
                 Ok(()) => return Ok(()),
@@ -216,23 +274,38 @@ impl KafkaSink {
                     handle.producer.poll(Duration::from_millis(1));
                     record = refused;
                 }
-                Err((error, _)) => return Err(self.not_taken(Some(row), &error)),
+                // The producer itself looks at each alone.
+                Err((error, _)) => return Err(self.not_taken(Some(row), &error, true)),
             }
         }
     }
 
-    fn not_taken(&self, row: Option<&PublishRow<'_>>, error: &KafkaError) -> PublishError {
-        let too_large = matches!(
-            error.rdkafka_error_code(),
-            Some(Code::MessageSizeTooLarge | Code::MessageBatchTooLarge)
-        );
+    fn not_taken(
+        &self,
+        row: Option<&PublishRow<'_>>,
+        error: &KafkaError,
+        alone: bool,
+    ) -> PublishError {
+        let bytes = row.map_or(0, |row| row.key.len() + row.value.len());
         match row {
-            Some(row) if too_large => PublishError::TooLarge {
+            Some(row) if is_too_large(error) && alone && bytes < ORDINARY => self.fatal(format!(
+                "topic {} does not take even row {} of pipeline {}, which has {bytes} bytes: raise max.message.bytes of the topic; \
+                 nothing is published until then",
+                self.topic_of(row.kind),
+                row.seq,
+                row.pipeline
+            )),
+            Some(row) if is_too_large(error) => PublishError::TooLarge {
                 sink: self.config.transactional_id.clone(),
                 pipeline: row.pipeline.to_owned(),
+                stream: StreamId {
+                    incarnation: Incarnation(row.incarnation),
+                    kind: row.kind,
+                },
                 seq: row.seq,
-                bytes: row.key.len() + row.value.len(),
-                topic: self.config.topic.clone(),
+                bytes,
+                topic: self.topic_of(row.kind).to_owned(),
+                alone,
             },
             _ => self.not_published(error),
         }
@@ -280,6 +353,13 @@ impl KafkaSink {
     fn fatal(&self, reason: String) -> PublishError {
         let sink = self.config.transactional_id.clone();
         PublishError::Fatal { sink, reason }
+    }
+}
+
+fn kind_name(kind: StreamKind) -> &'static str {
+    match kind {
+        StreamKind::Rows => "rows",
+        StreamKind::DeadLetters => "dead_letters",
     }
 }
 

@@ -182,6 +182,14 @@ impl SourceReader for FilesReader {
             .flatten()
     }
 
+    fn log_end(&self, lane: usize) -> Option<i64> {
+        let lane = self.lanes.get(lane)?.as_ref()?;
+        // Of a file that is not where it was, nobody knows whether it grows.
+        let seen = !lane.file.away || lane.gone;
+        let size = lane.file.open_file().filter(|_| seen)?.size;
+        i64::try_from(size).ok()
+    }
+
     fn file(&self, lane: usize) -> Option<OpenFile> {
         self.lanes.get(lane)?.as_ref()?.file.open_file()
     }

@@ -63,6 +63,7 @@ impl Nodes {
         let config = ReplicaConfig {
             number,
             peers: peers.iter().map(address).collect(),
+            secret: None,
             heartbeat: Duration::from_millis(50),
             election_timeout: (Duration::from_millis(250), Duration::from_millis(500)),
             keep_log_entries: 1000,

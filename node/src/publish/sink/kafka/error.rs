@@ -59,6 +59,14 @@ pub(super) fn is_fence(code: Code) -> bool {
     )
 }
 
+/// Whether a record is larger than the producer or the broker takes, or the batch that it was sent in.
+pub(super) fn is_too_large(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(Code::MessageSizeTooLarge | Code::MessageBatchTooLarge)
+    )
+}
+
 /// Whether the broker will never allow it.
 pub(super) fn is_refused(error: &KafkaError) -> bool {
     matches!(

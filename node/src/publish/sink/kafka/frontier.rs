@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 
 use crate::kafka::context::ClientEvents;
-use crate::publish::sink::Frontier;
+use crate::publish::sink::{Frontier, Refusals, RefusedRow};
 
 const VERSION: u32 = 2;
+/// The same, where rows were refused: it is written only then.
+const WITH_REFUSED: u32 = 3;
 /// The last frontier lies within the last few offsets, unless many transactions were aborted after it: reading begins
 /// that far from the end and goes further back only if nothing is found, so that its time does not grow with the topic.
 const TAIL: i64 = 64;
@@ -33,6 +35,36 @@ struct WireStream {
     incarnation: u64,
     kind: WireKind,
     next: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<WireRefused>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireRefused {
+    count: u64,
+    /// Numbers and sizes.
+    last: Vec<(u64, u64)>,
+}
+
+impl From<&Refusals> for WireRefused {
+    fn from(refusals: &Refusals) -> Self {
+        let last = refusals.last.iter();
+        Self {
+            count: refusals.count,
+            last: last.map(|row| (row.seq, row.bytes)).collect(),
+        }
+    }
+}
+
+impl From<WireRefused> for Refusals {
+    fn from(wire: WireRefused) -> Self {
+        let last = wire.last.into_iter();
+        Self {
+            count: wire.count,
+            last: last.map(|(seq, bytes)| RefusedRow { seq, bytes }).collect(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -56,11 +88,16 @@ impl Frontier {
                 StreamKind::DeadLetters => WireKind::DeadLetters,
             },
             next: *next,
+            refused: self.refused.get(stream).map(WireRefused::from),
+        };
+        let version = match self.refused.is_empty() {
+            true => VERSION,
+            false => WITH_REFUSED,
         };
         serde_json::to_vec(&Wire {
-            version: VERSION,
+            version,
             cluster: cluster_text(cluster),
-            streams: self.0.iter().map(stream).collect(),
+            streams: self.streams.iter().map(stream).collect(),
         })
     }
 
@@ -72,35 +109,36 @@ impl Frontier {
         }
         let unreadable = |error: serde_json::Error| ReadError::Unreadable(error.to_string());
         let Versioned { version: found } = serde_json::from_slice(value).map_err(unreadable)?;
-        if found != VERSION {
-            let what_to_do = match found > VERSION {
+        if !(VERSION..=WITH_REFUSED).contains(&found) {
+            let what_to_do = match found > WITH_REFUSED {
                 true => "upgrade it",
                 false => {
                     "the older one's log is not carried over: give the sink another frontier_topic and topic"
                 }
             };
             return Err(ReadError::Unreadable(format!(
-                "is of version {found}, this program reads version {VERSION}; {what_to_do}"
+                "is of version {found}, this program reads versions {VERSION} and {WITH_REFUSED}; {what_to_do}"
             )));
         }
         let wire: Wire = serde_json::from_slice(value).map_err(unreadable)?;
         if wire.cluster != cluster_text(cluster) {
             return Err(ReadError::Foreign(wire.cluster));
         }
-        let stream = |stream: WireStream| {
-            let kind = match stream.kind {
-                WireKind::Rows => StreamKind::Rows,
-                WireKind::DeadLetters => StreamKind::DeadLetters,
-            };
-            (
-                StreamId {
-                    incarnation: Incarnation(stream.incarnation),
-                    kind,
+        let mut frontier = Self::default();
+        for of in wire.streams {
+            let stream = StreamId {
+                incarnation: Incarnation(of.incarnation),
+                kind: match of.kind {
+                    WireKind::Rows => StreamKind::Rows,
+                    WireKind::DeadLetters => StreamKind::DeadLetters,
                 },
-                stream.next,
-            )
-        };
-        Ok(Self(wire.streams.into_iter().map(stream).collect()))
+            };
+            frontier.streams.insert(stream, of.next);
+            if let Some(refused) = of.refused {
+                frontier.refused.insert(stream, refused.into());
+            }
+        }
+        Ok(frontier)
     }
 }
 
@@ -256,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_record_reads_back_and_its_form_is_kept() {
-        let frontier = Frontier(BTreeMap::from([
+        let frontier = Frontier::of(BTreeMap::from([
             (stream(7, StreamKind::Rows), u64::MAX),
             (stream(7, StreamKind::DeadLetters), 3),
         ]));
@@ -265,7 +303,25 @@ mod tests {
             String::from_utf8_lossy(&value),
             r#"{"version":2,"cluster":"000000000000000000000000000000ff","streams":[{"incarnation":7,"kind":"rows","next":18446744073709551615},{"incarnation":7,"kind":"dead_letters","next":3}]}"#
         );
-        assert_eq!(Frontier::decode(&value, 255), Ok(frontier));
+        assert_eq!(Frontier::decode(&value, 255), Ok(frontier.clone()));
+        let mut refusals = Refusals::default();
+        (0..10).for_each(|seq| {
+            refusals.add(RefusedRow {
+                seq,
+                bytes: 600_000,
+            })
+        });
+        let refused = BTreeMap::from([(stream(7, StreamKind::Rows), refusals)]);
+        let frontier = Frontier {
+            refused,
+            ..frontier
+        };
+        let value = golden::bytes("frontier-3", &frontier.encode(255).unwrap());
+        let read = Frontier::decode(&value, 255).unwrap();
+        assert_eq!(read, frontier);
+        let of_rows = &read.refused[&stream(7, StreamKind::Rows)];
+        assert_eq!((of_rows.count, of_rows.last.len()), (10, 8));
+        assert_eq!((of_rows.last[0].seq, of_rows.last[7].seq), (2, 9));
     }
 
     #[test]
@@ -277,13 +333,15 @@ mod tests {
 
     #[test]
     fn another_version_is_refused_with_both_versions_and_what_to_do() {
-        for (found, what_to_do) in [(1, "not carried over"), (3, "upgrade it")] {
+        for (found, what_to_do) in [(1, "not carried over"), (4, "upgrade it")] {
             let value = format!(r#"{{"version":{found},"x":1}}"#);
             let error = Frontier::decode(value.as_bytes(), 7).unwrap_err();
             let ReadError::Unreadable(text) = error else {
                 panic!("{error:?}");
             };
-            assert!(text.contains(&format!("version {found}, this program reads version 2")));
+            assert!(text.contains(&format!(
+                "version {found}, this program reads versions 2 and 3"
+            )));
             assert!(text.contains(what_to_do), "{text}");
         }
     }

@@ -11,7 +11,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext};
 
-use super::error::{is_fence, is_fenced};
+use super::error::{is_fence, is_fenced, is_too_large};
 use super::offsets::Offsets;
 use crate::threads::{Role, lock, spawn};
 
@@ -58,7 +58,11 @@ impl ProducerContext for Deliveries {
                 .note(record.topic(), record.partition(), record.offset()),
             Err((error, _)) => {
                 let mut failed = lock(&self.failed);
-                failed.get_or_insert_with(|| (index, error.clone()));
+                let known = failed.get_or_insert_with(|| (index, error.clone()));
+                // The others come back because of this one.
+                if is_too_large(error) && !is_too_large(&known.1) {
+                    *known = (index, error.clone());
+                }
             }
         }
     }
