@@ -121,6 +121,8 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// Checkpoints that were taken from peers.
     pub checkpoints_installed: AtomicU64,
+    /// Feeds that took their state from a peer's checkpoint while the others went on.
+    pub feeds_healed: AtomicU64,
     /// Questions before ticks, and for how many microseconds their answers were waited for.
     pub confirmations: AtomicU64,
     /// See there.

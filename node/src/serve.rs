@@ -141,7 +141,13 @@ impl Node {
         let checkpoint = store.load().map_err(|error| data(&error))?;
         let (requests, receiver) = channel();
         let (asks, asked) = channel();
-        let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
+        let snapshots = NodeSnapshots::new(
+            store.clone(),
+            results.clone(),
+            requests,
+            asks,
+            config.cluster.keep_log_entries,
+        );
         let snapshots = Arc::new(snapshots);
         let raft = raft_config(&config, listeners.raft);
         let replica = Replica::start(raft, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
@@ -161,7 +167,7 @@ impl Node {
         let publishers = Arc::new(Publishers::default());
         let sinks = publish::tend_sinks(Arc::clone(&core), Arc::clone(&publishers));
         spawn_task(Role::Sinks, runtime.handle(), sinks);
-        spawn_tasks(&core, listeners.http, runtime.handle())?;
+        spawn_tasks(&core, snapshots, listeners.http, runtime.handle())?;
         let (node, http) = (core.config.node.id, &core.config.node.http);
         tracing::info!(node, http, "serving");
         Ok(Self {
@@ -230,10 +236,15 @@ fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<JoinHandle<()
     })
 }
 
-fn spawn_tasks(core: &Arc<Core>, http: TcpListener, runtime: &Handle) -> io::Result<()> {
+fn spawn_tasks(
+    core: &Arc<Core>,
+    snapshots: Arc<NodeSnapshots>,
+    http: TcpListener,
+    runtime: &Handle,
+) -> io::Result<()> {
     let own = || Arc::clone(core);
     spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
-    spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
+    spawn_task(Role::Checkpoints, runtime, checkpoints(own(), snapshots));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
     spawn_task(Role::Status, runtime, crate::status::tell(own()));
     spawn_task(Role::Fitness, runtime, crate::status::watch_fitness(own()));
@@ -280,7 +291,7 @@ async fn tell_leaders(core: Arc<Core>) {
 }
 
 /// Makes a checkpoint every interval, each replica at a moment of its own, so that not all are busy at once.
-async fn checkpoints(core: Arc<Core>) {
+async fn checkpoints(core: Arc<Core>, snapshots: Arc<NodeSnapshots>) {
     let interval = core.config.cluster.checkpoint_interval;
     let nodes = u32::try_from(core.config.cluster.peers.len()).unwrap_or(1);
     let before = core
@@ -304,5 +315,6 @@ async fn checkpoints(core: Arc<Core>) {
             }
             Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
         }
+        crate::snapshots::heal(&core, &snapshots).await;
     }
 }
