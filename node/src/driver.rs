@@ -24,6 +24,7 @@ use crate::feed::{Feed, FeedCheckpoint, FeedPlan, Saver, SetupError};
 use crate::proposer::wall_ms;
 use crate::source::LaneTrail;
 use crate::threads::{Role, test_panic};
+pub use healing::{Healed, Patient};
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
 const WAIT: Duration = Duration::from_millis(100);
@@ -39,16 +40,10 @@ pub enum Request {
     Checkpoint(SyncSender<PendingCheckpoint>),
     /// A peer's state takes the place of this node's.
     Install(Box<CheckpointReader>, SyncSender<io::Result<()>>),
-    /// A peer's state of one feed does.
-    Heal(Box<Part>, SyncSender<io::Result<u64>>),
-}
-
-/// One feed's part of a peer's checkpoint.
-pub struct Part {
-    /// The feed.
-    pub feed: FeedId,
-    /// Its parts and rows.
-    pub parcel: CheckpointReader,
+    /// A feed is to go on from a peer's state at this index: it is taken out for that.
+    TakeOut(FeedId, u64, SyncSender<io::Result<Patient>>),
+    /// It is put in again; gives that index.
+    PutIn(Box<Healed>, SyncSender<io::Result<u64>>),
 }
 
 /// A checkpoint whose feeds are still on their way.
@@ -168,8 +163,11 @@ impl Driver {
                     feeds: feeds.collect(),
                 });
             }
-            Request::Heal(part, reply) => {
-                let _ = reply.send(self.heal(*part));
+            Request::TakeOut(feed, index, reply) => {
+                let _ = reply.send(self.take_out(feed, index));
+            }
+            Request::PutIn(healed, reply) => {
+                let _ = reply.send(self.put_in(*healed));
             }
             Request::Install(parcel, reply) => {
                 let _ = reply.send(self.install(*parcel));
@@ -290,7 +288,11 @@ impl Driver {
             return;
         };
         for lane in &agreed.machine.feeds()[&id].lanes[first..] {
-            feed.add_lane(self.position.index, lane.source as usize, LaneTrail::of(lane));
+            feed.add_lane(
+                self.position.index,
+                lane.source as usize,
+                LaneTrail::of(lane),
+            );
         }
     }
 
@@ -338,7 +340,14 @@ impl Driver {
         let core = &self.core;
         let feed = plan.and_then(|plan| {
             let (workers, results) = (Arc::clone(&core.workers), core.results.clone());
-            Feed::start(plan, workers, &core.read_ahead, results, core.hooks(), index)
+            Feed::start(
+                plan,
+                workers,
+                &core.read_ahead,
+                results,
+                core.hooks(),
+                index,
+            )
         });
         match feed {
             Ok(feed) => {

@@ -36,7 +36,7 @@ pub struct NodeSnapshots {
     gone: Mutex<BTreeSet<StreamId>>,
     /// For questions about the configuration and commands that peers pass on; there once the node is composed.
     others: OnceLock<Answerer>,
-    /// Held while a checkpoint is made, or a feed's part of it is put in its place.
+    /// Held while a checkpoint is made, or a peer's, or a part of it, takes its place.
     making: Mutex<()>,
     /// Feeds that keep the agreed log from being purged, and from which index on.
     held: Mutex<BTreeMap<FeedId, u64>>,
@@ -144,6 +144,7 @@ impl Snapshots for NodeSnapshots {
         // All of it is looked at before any of it takes the place of what is here.
         CheckpointReader::open(path)?.verify()?;
         let parcel = Box::new(CheckpointReader::open(path)?);
+        let _making = lock(&self.making);
         self.request(|reply| Request::Install(parcel, reply))?
     }
 

@@ -103,7 +103,11 @@ impl Two {
 
     /// From now on a replica is given nothing more of the second source, which the others read on.
     fn hold(&mut self, number: u16) -> Result<()> {
-        self.held = Some((number, self.folder(number, EXTRA).join("a.ndjson"), String::new()));
+        self.held = Some((
+            number,
+            self.folder(number, EXTRA).join("a.ndjson"),
+            String::new(),
+        ));
         Ok(())
     }
 
@@ -151,7 +155,11 @@ impl Two {
             }
             self.cluster.ensure_none_crashed()?;
             if Instant::now() > deadline {
-                bail!("replica {number} has {} of {count}; {}", rows.len(), self.log(number)?);
+                bail!(
+                    "replica {number} has {} of {count}; {}",
+                    rows.len(),
+                    self.log(number)?
+                );
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -172,7 +180,9 @@ impl Two {
         let mut newest = (0, 0);
         for entry in std::fs::read_dir(dir)? {
             let name = entry?.file_name().into_string().unwrap_or_default();
-            let numbers = name.strip_suffix(".checkpoint").map(|name| name.split_once('-'));
+            let numbers = name
+                .strip_suffix(".checkpoint")
+                .map(|name| name.split_once('-'));
             if let Some(Some((index, made_at))) = numbers {
                 newest = newest.max((index.parse()?, made_at.parse()?));
             }
@@ -247,7 +257,11 @@ async fn a_feed_that_waits_here_for_ever_takes_its_state_from_a_peer_and_the_log
     let purged = |two: &Two| Ok(two.logged(held, HEALS)? > 1 && two.checkpoint(held)?.0 > stuck);
     seconds += two.until(held, "a purge", purged).await.unwrap();
     assert!(two.logged(held, "the feed does not move here").unwrap() > 0);
-    assert_eq!(two.logged(held, INSTALLS).unwrap(), 0, "the other feed goes on");
+    assert_eq!(
+        two.logged(held, INSTALLS).unwrap(),
+        0,
+        "the other feed goes on"
+    );
     two.release().unwrap();
     two.second().unwrap();
     for pipeline in [PIPELINE, EXTRA] {
@@ -267,7 +281,8 @@ async fn a_feed_that_is_refused_here_holds_no_log_and_runs_when_the_config_is_ri
     two.edit(refused, right, wrong).unwrap();
     two.cluster.restart(refused).unwrap();
     let stuck = two.checkpoint(refused).unwrap().1;
-    let purged = |two: &Two| Ok(two.logged(refused, HEALS)? > 0 && two.checkpoint(refused)?.0 > stuck);
+    let purged =
+        |two: &Two| Ok(two.logged(refused, HEALS)? > 0 && two.checkpoint(refused)?.0 > stuck);
     seconds += two.until(refused, "a purge", purged).await.unwrap();
     two.wait_rows(refused, PIPELINE, seconds - 1).await.unwrap();
     two.cluster.kill(refused).unwrap();

@@ -159,7 +159,10 @@ impl CheckpointStore {
         {
             let mut newest = self.newest();
             let age = |stored: &StoredCheckpoint| (stored.header.index, stored.header.made_at);
-            if newest.as_ref().is_none_or(|newest| age(&stored) >= age(newest)) {
+            if newest
+                .as_ref()
+                .is_none_or(|newest| age(&stored) >= age(newest))
+            {
                 *newest = Some(stored.clone());
             }
         }

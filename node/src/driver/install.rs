@@ -100,11 +100,7 @@ impl Driver {
 type Plan = Result<FeedPlan, SetupError>;
 
 /// Gives a plan the state that a checkpoint has of its feed.
-pub(super) fn restore(
-    plan: Plan,
-    feed: FeedId,
-    checkpoint: &StoredCheckpoint,
-) -> io::Result<Plan> {
+pub(super) fn restore(plan: Plan, feed: FeedId, checkpoint: &StoredCheckpoint) -> io::Result<Plan> {
     let mut restored = restore_all(BTreeMap::from([(feed, plan)]), checkpoint)?;
     let plan = restored.pop_first().map(|(_, plan)| plan);
     plan.ok_or_else(|| io::Error::other("a plan is gone"))

@@ -27,7 +27,9 @@ impl Driver {
             (Ok(_), None) => None,
         };
         match (stays, &leaves, plan, unfit) {
-            (Some(stays), Some(leaves), Ok(plan), None) => stays.join(self.position.index, leaves, plan),
+            (Some(stays), Some(leaves), Ok(plan), None) => {
+                stays.join(self.position.index, leaves, plan)
+            }
             // If the feed that stays is refused here, it says why already.
             (stays, leaves, _, unfit) => {
                 if let Some((stays, reason)) = stays.zip(unfit) {

@@ -101,7 +101,7 @@ fn counted(core: &Core) -> Vec<Metric> {
     all.chain(of_doubts(counters)).map(metric).collect()
 }
 
-fn of_log(counters: &Counters) -> [Counted<'_>; 6] {
+fn of_log(counters: &Counters) -> [Counted<'_>; 7] {
     [
         (
             "unisono_entries_total",
@@ -128,6 +128,11 @@ fn of_log(counters: &Counters) -> [Counted<'_>; 6] {
             "unisono_checkpoints_installed_total",
             "Checkpoints taken from a peer.",
             &counters.checkpoints_installed,
+        ),
+        (
+            "unisono_feeds_healed_total",
+            "Feeds that did not move here and took their state from a peer's checkpoint.",
+            &counters.feeds_healed,
         ),
     ]
 }

@@ -47,7 +47,9 @@ impl NodeSnapshots {
         if let Some(header) = header {
             known.states.clone_from(&header.feeds);
         }
-        known.states.extend(states.iter().map(|(&id, state)| (id, state.index)));
+        known
+            .states
+            .extend(states.iter().map(|(&id, state)| (id, state.index)));
         let mut replay = Replay::begin(&replica, header)?;
         replay.read_up_to(position.index, |index, effect, _| {
             if let Effect::FeedsJoined { from, into } = effect {
@@ -74,7 +76,9 @@ impl NodeSnapshots {
         let mut header = replay.into_header();
         header.made_at = position.index;
         header.feeds = needed;
-        header.feeds.retain(|feed, _| known.states.contains_key(feed));
+        header
+            .feeds
+            .retain(|feed, _| known.states.contains_key(feed));
         let kept = header.feeds.keys().filter(|id| !states.contains_key(id));
         let kept: Vec<FeedId> = kept.copied().collect();
         let live = |id: &FeedId| header.feeds.contains_key(id);
@@ -140,7 +144,11 @@ fn told_kept(feed: FeedId) {
     );
 }
 
-fn write(checkpoint: &mut UnfinishedCheckpoint, id: FeedId, state: FeedCheckpoint) -> io::Result<()> {
+fn write(
+    checkpoint: &mut UnfinishedCheckpoint,
+    id: FeedId,
+    state: FeedCheckpoint,
+) -> io::Result<()> {
     let heads: Vec<_> = state.heads.into_iter().map(Head::from).collect();
     checkpoint.part(PartId::Heads(id), |part| {
         part.write_all(&encode_heads(&heads))

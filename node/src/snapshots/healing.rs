@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use unisono_replication::command::FeedId;
@@ -14,7 +13,7 @@ use unisono_replication::command::FeedId;
 use super::NodeSnapshots;
 use crate::checkpoint::{CheckpointReader, Scratch, send};
 use crate::core::Core;
-use crate::driver::{Part, Request};
+use crate::driver::Request;
 use crate::threads::lock;
 
 /// The first byte of a question for a feed's part.
@@ -77,7 +76,9 @@ fn decode_answer(bytes: &[u8]) -> io::Result<Answer> {
 }
 
 fn other_version() -> io::Error {
-    io::Error::other("a message about a feed's state is another version's: run the same Unisono on both nodes")
+    io::Error::other(
+        "a message about a feed's state is another version's: run the same Unisono on both nodes",
+    )
 }
 
 impl NodeSnapshots {
@@ -140,9 +141,12 @@ impl NodeSnapshots {
     fn put(&self, feed: FeedId, path: &Scratch) -> io::Result<u64> {
         // All of it is looked at before any of it takes the place of what is here.
         CheckpointReader::open(path.path())?.verify()?;
-        let parcel = CheckpointReader::open(path.path())?;
+        let part = CheckpointReader::open(path.path())?;
+        let index = part.header().feeds.get(&feed).copied().unwrap_or(0);
         let _making = lock(&self.making);
-        self.request(|reply| Request::Heal(Box::new(Part { feed, parcel }), reply))?
+        let patient = self.request(|reply| Request::TakeOut(feed, index, reply))??;
+        let healed = Box::new(patient.treat(part, &self.store, &self.results)?);
+        self.request(|reply| Request::PutIn(healed, reply))?
     }
 }
 
@@ -154,7 +158,6 @@ pub async fn heal(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>) {
             match take(core, snapshots, feed, beyond, peer).await {
                 Ok(None) => continue,
                 Ok(Some(index)) => {
-                    core.counters.feeds_healed.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(
                         feed = feed.0,
                         peer,
