@@ -1,6 +1,7 @@
 //! What replicas tell each other beside Raft, several times a second.
 
 mod condition;
+mod unpublished;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use condition::{
     contact, feed_name, feed_troubles, hole, lag, observe, own, peers, seat, stopped, waits,
     watch_fitness,
 };
+pub use unpublished::{held, unpublished};
 
 /// How often a node tells its status.
 const EVERY: Duration = Duration::from_millis(200);

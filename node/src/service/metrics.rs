@@ -323,6 +323,20 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             "The number of the next row to compute.",
             number(core.results.next_seq(stream).0),
         )));
+        metrics.push(labelled(Metric::gauge(
+            "unisono_unpublished_bytes",
+            "About how many bytes of rows and dead letters wait to be published.",
+            number(status::unpublished(core, agreed, incarnation)),
+        )));
+        metrics.push(labelled(Metric::gauge(
+            "unisono_pipeline_held",
+            "1 if its feed takes in nothing more because too many rows wait to be published, else 0.",
+            if status::held(core, agreed, pipeline.feed).is_some() {
+                1.0
+            } else {
+                0.0
+            },
+        )));
         let waits = status::waits(core, incarnation).unwrap_or_default();
         metrics.push(labelled(Metric::gauge(
             "unisono_publish_wait_seconds",
