@@ -20,7 +20,6 @@ use crate::driver::Request;
 use crate::lead::Asked;
 use crate::results::ResultsLog;
 use crate::threads::lock;
-pub(crate) use gather::copy;
 use healing::Cut;
 pub use healing::heal;
 

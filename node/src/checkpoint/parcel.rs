@@ -110,3 +110,21 @@ pub fn take_rows(
     }
     results.sync().map_err(io::Error::other)
 }
+
+/// Copies the parts of some feeds from one checkpoint to another.
+///
+/// # Errors
+/// It cannot be read, or not be written.
+pub fn copy(
+    from: &StoredCheckpoint,
+    to: &mut UnfinishedCheckpoint,
+    wanted: impl Fn(FeedId) -> bool,
+) -> io::Result<()> {
+    let mut reader = from.reader()?;
+    while let Some((id, mut part)) = reader.next_part()? {
+        if id.feed().is_some_and(&wanted) {
+            to.part(id, |out| io::copy(&mut part, out).map(drop))?;
+        }
+    }
+    Ok(())
+}

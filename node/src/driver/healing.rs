@@ -9,10 +9,11 @@ use unisono_replication::command::FeedId;
 use unisono_replication::machine::{Effect, Machine};
 
 use super::{Driver, end};
-use crate::checkpoint::{CheckpointReader, CheckpointStore, Replay, StoredCheckpoint, take_rows};
+use crate::checkpoint::{
+    CheckpointReader, CheckpointStore, Replay, StoredCheckpoint, copy, take_rows,
+};
 use crate::feed::{Feed, FeedPlan, SetupError};
 use crate::results::ResultsLog;
-use crate::snapshots::copy;
 use crate::source::LaneTrail;
 
 /// What the status says of a feed meanwhile, and after a failure until the next attempt.

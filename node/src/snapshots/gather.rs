@@ -12,7 +12,7 @@ use unisono_replication::machine::Effect;
 use super::NodeSnapshots;
 use super::choice::{Choice, Known, choose};
 use crate::checkpoint::{
-    Head, PartId, Replay, StoredCheckpoint, UnfinishedCheckpoint, encode_heads,
+    Head, PartId, Replay, StoredCheckpoint, UnfinishedCheckpoint, copy, encode_heads,
 };
 use crate::driver::{PendingCheckpoint, PendingFeed};
 use crate::feed::FeedCheckpoint;
@@ -159,21 +159,6 @@ fn write(
         checkpoint.part(PartId::Lane(id, number), |part| {
             snapshot.write_lane(lane, part)
         })?;
-    }
-    Ok(())
-}
-
-/// Copies the parts of some feeds.
-pub(crate) fn copy(
-    from: &StoredCheckpoint,
-    to: &mut UnfinishedCheckpoint,
-    wanted: impl Fn(FeedId) -> bool,
-) -> io::Result<()> {
-    let mut reader = from.reader()?;
-    while let Some((id, mut part)) = reader.next_part()? {
-        if id.feed().is_some_and(&wanted) {
-            to.part(id, |out| io::copy(&mut part, out).map(drop))?;
-        }
     }
     Ok(())
 }
