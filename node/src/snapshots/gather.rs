@@ -20,8 +20,8 @@ use crate::threads::lock;
 
 /// How long all feeds together may take to get to where the log was read: those that need longer are saved as they are.
 const SOON: Duration = Duration::from_secs(2);
-/// How long, after that, a tick may take that is under way.
-const A_TICK: Duration = Duration::from_secs(10);
+/// How long, after that, a tick may take that is under way. Other feeds' states are held meanwhile.
+const A_TICK: Duration = Duration::from_secs(3);
 
 type States = BTreeMap<FeedId, FeedCheckpoint>;
 
