@@ -104,6 +104,8 @@ pub struct Health {
     pub fitness: Mutex<Fitness>,
     /// When the driver read the last entry of the agreed log.
     pub committed: Mutex<Option<Instant>>,
+    /// Feeds that keep the agreed log from being purged, and from which index on.
+    pub held: Mutex<BTreeMap<FeedId, u64>>,
     /// When the last checkpoint was made, or taken from a peer.
     pub checkpoint: Mutex<Option<Instant>>,
 }

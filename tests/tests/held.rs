@@ -165,6 +165,16 @@ impl Two {
         }
     }
 
+    /// Entries of the log that a replica keeps for a feed that does not move.
+    async fn held_entries(&self, number: u16) -> Result<u64> {
+        let address = &self.cluster.addresses()[&number];
+        let url = format!("http://{address}/metrics");
+        let metrics = http::client()?.get(url).send().await?.text().await?;
+        let mut lines = metrics.lines();
+        let value = lines.find_map(|line| line.strip_prefix("unisono_log_held_entries "));
+        Ok(value.context("no such metric")?.parse()?)
+    }
+
     fn log(&self, number: u16) -> Result<String> {
         let log = self.cluster.log(number).context("no such node")?;
         Ok(std::fs::read_to_string(log)?)
@@ -254,6 +264,9 @@ async fn a_feed_that_waits_here_for_ever_takes_its_state_from_a_peer_and_the_log
     let mut seconds = 3;
     two.hold(held).unwrap();
     let stuck = two.checkpoint(held).unwrap().1;
+    assert_eq!(two.held_entries(held).await.unwrap(), 0);
+    let told = |two: &Two| Ok(two.logged(held, "the feed does not move here")? > 0);
+    seconds += two.until(held, "word of it", told).await.unwrap();
     let purged = |two: &Two| Ok(two.logged(held, HEALS)? > 1 && two.checkpoint(held)?.0 > stuck);
     seconds += two.until(held, "a purge", purged).await.unwrap();
     assert!(two.logged(held, "the feed does not move here").unwrap() > 0);

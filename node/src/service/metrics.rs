@@ -83,11 +83,22 @@ fn node(core: &Core) -> Vec<Metric> {
             number(view.applied),
         ),
         Metric::gauge(
+            "unisono_log_held_entries",
+            "Entries of the agreed log that are kept for a feed that does not move here; 0: there is none.",
+            number(held_entries(core)),
+        ),
+        Metric::gauge(
             "unisono_checkpoint_index",
             "The entry at which the last checkpoint stands.",
             number(view.snapshot),
         ),
     ]
+}
+
+fn held_entries(core: &Core) -> u64 {
+    let first = lock(&core.health.held).values().min().copied();
+    let read = core.agreed().index;
+    first.map_or(0, |first| read.saturating_sub(first))
 }
 
 type Counted<'a> = (&'a str, &'a str, &'a AtomicU64);

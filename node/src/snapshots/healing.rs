@@ -153,6 +153,7 @@ impl NodeSnapshots {
 /// Takes from peers what holds the agreed log back here.
 pub async fn heal(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>) {
     let held = lock(&snapshots.held).clone();
+    lock(&core.health.held).clone_from(&held);
     for (feed, beyond) in held {
         for peer in crate::backfill::peers(core) {
             match take(core, snapshots, feed, beyond, peer).await {
