@@ -1,5 +1,7 @@
 //! Rows that wait to be published have a budget: beyond it their feed takes in nothing more, and loses nothing.
 
+use unisono_tests::kafka::TestBroker;
+
 use super::*;
 
 /// Rows of each second.
@@ -81,4 +83,39 @@ fn a_feed_whose_rows_are_not_published_is_held_when_their_budget_is_used_up_and_
 
 fn next_seq(served: &Served) -> u64 {
     info(served, "p").unwrap()["next_seq"].as_u64().unwrap()
+}
+
+#[test]
+fn a_sink_that_is_down_for_long_fills_no_disk_and_gets_every_row_once_it_is_back() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let broker = TestBroker::start().unwrap();
+    let sink = sinks::sink(&broker, "out", "down", "");
+    let of_sink = pipeline("p", 1, "sink = \"out\"");
+    let files = format!("{sink}{of_sink}[results]\nmax_unpublished = \"1MiB\"\n");
+    let mut replicas = Replicas::start(NODES, &files);
+    many(&replicas, 0..2);
+    replicas.published("p", GROUPS);
+    broker.freeze().unwrap();
+    let mut seconds = 2;
+    while !held(&cluster(replicas.node(1)).unwrap()) {
+        assert!(seconds < 60, "it takes in whatever comes");
+        many(&replicas, seconds..seconds + 1);
+        seconds += 1;
+        let taken = |served: &Served| {
+            let rows = info(served, "p").ok()?["next_seq"].as_u64()?;
+            let all = rows == (seconds as u64 - 1) * GROUPS;
+            (all || held(&cluster(served).ok()?)).then_some(())
+        };
+        replicas.node(1).wait("its rows", taken).unwrap();
+    }
+    many(&replicas, seconds..seconds + 5);
+    replicas.all("the rest waits", |cluster| {
+        held(cluster) && cluster["lanes"][0]["lag"].as_u64() > Some(5 * GROUPS * 30)
+    });
+    broker.thaw().unwrap();
+    let rows = (seconds as u64 + 4) * GROUPS;
+    replicas.published("p", rows);
+    sinks::wait_records(&mut replicas, &broker, "down-rows", rows as usize);
 }

@@ -10,7 +10,7 @@ use unisono_tests::kafka::TestBroker;
 
 use super::*;
 
-fn sink(broker: &TestBroker, name: &str, topic: &str, more: &str) -> String {
+pub(super) fn sink(broker: &TestBroker, name: &str, topic: &str, more: &str) -> String {
     format!(
         "[[sink]]\nname = \"{name}\"\nkafka = {{ brokers = \"{}\", topic = \"{topic}-rows\", frontier_topic = \"{topic}-frontier\", \
          transactional_id = \"{topic}\"{more} }}\n",
@@ -19,7 +19,12 @@ fn sink(broker: &TestBroker, name: &str, topic: &str, more: &str) -> String {
 }
 
 /// Waits until a topic has so many committed records; it never has more.
-fn wait_records(replicas: &mut Replicas, broker: &TestBroker, topic: &str, count: usize) {
+pub(super) fn wait_records(
+    replicas: &mut Replicas,
+    broker: &TestBroker,
+    topic: &str,
+    count: usize,
+) {
     let look = |_: &Served| {
         let found = broker.read_committed(topic).ok()?.len();
         assert!(found <= count, "{found} records in {topic}");
