@@ -313,6 +313,11 @@ pub enum FeedState {
         /// What happened, where, and what to do.
         error: String,
     },
+    /// It takes in nothing more until rows that wait to be published are; nothing is lost.
+    Held {
+        /// Which rows, and what to do.
+        error: String,
+    },
 }
 
 /// A checkpoint on disk.

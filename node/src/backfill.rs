@@ -124,7 +124,7 @@ async fn step(core: &Arc<Core>, stream: StreamId) -> bool {
 }
 
 /// The peers, the leader last: it has most to do.
-fn peers(core: &Core) -> Vec<u16> {
+pub(crate) fn peers(core: &Core) -> Vec<u16> {
     let leader = core.replica.view().borrow().leader;
     let own = core.config.node.id;
     let numbers = core.config.cluster.peers.keys().copied();

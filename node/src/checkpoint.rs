@@ -4,6 +4,10 @@
 //! below it. A file is written beside its name, synced, and renamed; a damaged one is refused by its checksums, and the
 //! one before it is used.
 //!
+//! Each feed's state stands at an index of its own, the checkpoint at the least of them: one feed that is slow, or stopped,
+//! keeps no other's state from being saved. It is loaded by reading the log from the checkpoint's index on; each feed starts
+//! when that has come to its own.
+//!
 //! A checkpoint is a run of parts, written and read one by one and never held whole in memory. What a peer is sent is the
 //! same run, with the rows that are not published yet as further parts.
 
@@ -11,11 +15,13 @@ mod frame;
 mod message;
 mod parcel;
 mod reader;
+mod replay;
 mod store;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
@@ -28,9 +34,10 @@ use crate::ids::key_of;
 
 pub use frame::CheckpointError;
 pub use message::{SentRow, StreamRows};
-pub use parcel::{send, take};
+pub use parcel::{copy, send, take, take_rows};
 pub use reader::{CheckpointReader, PartReader};
-pub use store::{CheckpointStore, StoredCheckpoint, UnfinishedCheckpoint};
+pub use replay::Replay;
+pub use store::{CheckpointStore, Scratch, StoredCheckpoint, UnfinishedCheckpoint};
 pub use writer::CheckpointWriter;
 
 /// What a checkpoint begins with.
@@ -44,6 +51,11 @@ pub struct Header {
     pub raft: Vec<u8>,
     /// The agreed state at that index.
     pub machine: Machine,
+    /// The feeds whose parts follow, and at which index of the log each stands: none below `index`, and what the log says of
+    /// a feed up to its own is in its part already.
+    pub feeds: BTreeMap<FeedId, u64>,
+    /// How far the log was read when the checkpoint was made.
+    pub made_at: u64,
 }
 
 impl Header {
@@ -53,6 +65,17 @@ impl Header {
         Position {
             index: self.index,
             term: self.term,
+        }
+    }
+}
+
+impl PartId {
+    /// The feed that the part belongs to; rows belong to a pipeline.
+    #[must_use]
+    pub fn feed(self) -> Option<FeedId> {
+        match self {
+            Self::Heads(feed) | Self::Feed(feed) | Self::Lane(feed, _) => Some(feed),
+            Self::Rows(_) => None,
         }
     }
 }

@@ -106,6 +106,8 @@ pub struct Health {
     pub fitness: Mutex<Fitness>,
     /// When the driver read the last entry of the agreed log.
     pub committed: Mutex<Option<Instant>>,
+    /// Feeds that keep the agreed log from being purged, and from which index on.
+    pub held: Mutex<BTreeMap<FeedId, u64>>,
     /// When the last checkpoint was made, or taken from a peer.
     pub checkpoint: Mutex<Option<Instant>>,
 }
@@ -123,6 +125,8 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// Checkpoints that were taken from peers.
     pub checkpoints_installed: AtomicU64,
+    /// Feeds that took their state from a peer's checkpoint while the others went on.
+    pub feeds_healed: AtomicU64,
     /// Questions before ticks, and for how many microseconds their answers were waited for.
     pub confirmations: AtomicU64,
     /// See there.

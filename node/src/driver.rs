@@ -1,6 +1,7 @@
 //! The driver: one thread that reads the agreed log in order, applies it to the agreed state, and hands accepted ticks to
 //! their feeds. Raft itself waits for none of this.
 
+mod healing;
 mod install;
 mod joining;
 mod removing;
@@ -13,16 +14,17 @@ use std::time::{Duration, Instant};
 use unisono_replication::rt::mpsc::{Receiver, SyncSender};
 
 use unisono_replication::command::{Command, FeedId};
-use unisono_replication::machine::{AcceptedTick, Effect, Machine};
+use unisono_replication::machine::{AcceptedTick, Effect};
 use unisono_replication::tick::CATCH_UP_MS;
-use unisono_replication::{CursorEvent, LogCursor, LogError, Position};
+use unisono_replication::{CursorEvent, LogCursor, LogError, Position, Replica};
 
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
-use crate::feed::{Feed, FeedCheckpoint, FeedPlan, SetupError};
+use crate::feed::{Feed, FeedCheckpoint, FeedPlan, Saver, SetupError};
 use crate::proposer::wall_ms;
 use crate::source::LaneTrail;
 use crate::threads::{Role, test_panic};
+pub use healing::{Healed, Patient};
 use unisono_replication::rt;
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
@@ -35,22 +37,36 @@ const SETTLED: Duration = Duration::from_millis(100);
 
 /// What others ask of the driver.
 pub enum Request {
-    /// The state at the log's position where the driver stands; feeds deliver their parts when they are there.
+    /// What a checkpoint is made of, as far as the driver has read; feeds deliver their parts when they are there.
     Checkpoint(SyncSender<PendingCheckpoint>),
     /// A peer's state takes the place of this node's.
     Install(Box<CheckpointReader>, SyncSender<io::Result<()>>),
+    /// A feed is to go on from a peer's state at this index: it is taken out for that.
+    TakeOut(FeedId, u64, SyncSender<io::Result<Patient>>),
+    /// It is put in again; gives that index.
+    PutIn(Box<Healed>, SyncSender<io::Result<u64>>),
 }
 
-/// A checkpoint whose feeds are still on their way to its index.
+/// A checkpoint whose feeds are still on their way.
 pub struct PendingCheckpoint {
-    /// Where in the log it stands.
+    /// How far the driver has read.
     pub position: Position,
-    /// Raft's own state there.
-    pub raft: Vec<u8>,
-    /// The agreed state there.
-    pub machine: Machine,
+    /// The checkpoint before.
+    pub base: Option<StoredCheckpoint>,
+    /// Where the log is read again.
+    pub replica: Replica,
     /// The feeds' parts, as they come.
-    pub feeds: Vec<(FeedId, Receiver<FeedCheckpoint>)>,
+    pub feeds: Vec<PendingFeed>,
+}
+
+/// A feed on its way to where the driver has read.
+pub struct PendingFeed {
+    /// The feed.
+    pub id: FeedId,
+    /// Its state there.
+    pub state: Receiver<FeedCheckpoint>,
+    /// Gives its state before.
+    pub saver: Saver,
 }
 
 /// The driver's state.
@@ -62,6 +78,9 @@ pub struct Driver {
     position: Position,
     /// Feeds that were created and have not started, and since when.
     created: BTreeMap<FeedId, Instant>,
+    /// Feeds that start from the checkpoint that was loaded last when the log has come to where their state stands.
+    pending: BTreeMap<FeedId, u64>,
+    loaded: Option<StoredCheckpoint>,
     /// Feeds whose pipelines go on in another one, until they are there and their readers have ended.
     leaving: Vec<Arc<Feed>>,
 }
@@ -88,10 +107,12 @@ impl Driver {
             cursor,
             position,
             created: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            loaded: None,
             leaving: Vec::new(),
         };
         if let Some(checkpoint) = checkpoint {
-            driver.load(&checkpoint)?;
+            driver.load(checkpoint)?;
         }
         Ok(driver)
     }
@@ -128,17 +149,26 @@ impl Driver {
         match request {
             Request::Checkpoint(reply) => {
                 let agreed = self.core.agreed();
-                let feeds = agreed
-                    .feeds
-                    .iter()
-                    .map(|(&id, feed)| (id, feed.checkpoint()));
+                let leaving = self.leaving.iter().map(|feed| (feed.id, feed));
+                let feeds = agreed.feeds.iter().map(|(&id, feed)| (id, feed));
+                let feeds = leaving.chain(feeds).map(|(id, feed)| PendingFeed {
+                    id,
+                    state: feed.checkpoint(self.position.index),
+                    saver: feed.saver(),
+                });
                 // Whoever asked may have given up.
                 let _ = reply.send(PendingCheckpoint {
                     position: self.position,
-                    raft: self.cursor.raft_state(),
-                    machine: agreed.machine.clone(),
+                    base: self.store.current(),
+                    replica: self.core.replica.clone(),
                     feeds: feeds.collect(),
                 });
+            }
+            Request::TakeOut(feed, index, reply) => {
+                let _ = reply.send(self.take_out(feed, index));
+            }
+            Request::PutIn(healed, reply) => {
+                let _ = reply.send(self.put_in(*healed));
             }
             Request::Install(parcel, reply) => {
                 let _ = reply.send(self.install(*parcel));
@@ -148,7 +178,7 @@ impl Driver {
 
     fn entry(&mut self, position: Position, payload: Option<&[u8]>) -> Result<(), String> {
         test_panic(Role::Driver);
-        self.position = position;
+        let before = std::mem::replace(&mut self.position, position);
         self.core.counters.entries.fetch_add(1, Ordering::Relaxed);
         if let Some(payload) = payload {
             let command = Command::decode(payload)
@@ -161,7 +191,9 @@ impl Driver {
                     | Command::JoinFeeds(_)
             ) {
                 // A feed starts where the machine stands, so before the first entry that moves it.
+                self.position = before;
                 self.start_created(Duration::ZERO);
+                self.position = position;
             }
             let mut agreed = self.core.agreed_mut();
             let effect = agreed
@@ -174,6 +206,7 @@ impl Driver {
         } else {
             self.core.agreed_mut().index = position.index;
         }
+        self.start_pending().map_err(|error| error.to_string())?;
         self.core.set_applied(position);
         Ok(())
     }
@@ -207,7 +240,10 @@ impl Driver {
                     (feed, agreed.feeds.remove(&feed))
                 };
                 end(stopped);
-                self.created.insert(feed, rt::now());
+                // One whose state stands further on has it there.
+                if !self.pending.contains_key(&feed) {
+                    self.created.insert(feed, rt::now());
+                }
             }
             Effect::LanesAdded { feed, first } => self.add_lanes(feed, first as usize),
             Effect::LanesRetired { feed, lanes } => self.retire_lanes(feed, &lanes),
@@ -228,7 +264,7 @@ impl Driver {
         }
     }
 
-    fn tick(&self, tick: AcceptedTick) {
+    fn tick(&mut self, tick: AcceptedTick) {
         self.core.counters.ticks.fetch_add(1, Ordering::Relaxed);
         let id = tick.feed;
         let feed = {
@@ -240,9 +276,10 @@ impl Driver {
             };
             agreed.feeds.get(&id).cloned()
         };
-        // Not while the lock is held: a feed that is behind makes the driver wait here.
-        if let Some(feed) = feed {
-            feed.tick(tick);
+        if feed.is_some_and(|feed| !feed.tick(self.position.index, tick)) {
+            let reason = "more ticks wait for their records than memory may hold: restart this node when the records can be \
+                          read again, or wait until the feed's state is taken from a peer's checkpoint";
+            self.give_up(id, reason);
         }
     }
 
@@ -252,7 +289,11 @@ impl Driver {
             return;
         };
         for lane in &agreed.machine.feeds()[&id].lanes[first..] {
-            feed.add_lane(lane.source as usize, LaneTrail::of(lane));
+            feed.add_lane(
+                self.position.index,
+                lane.source as usize,
+                LaneTrail::of(lane),
+            );
         }
     }
 
@@ -269,7 +310,8 @@ impl Driver {
                 bytes = retired.cut,
                 "lane retired"
             );
-            feed.retire_lane(lane, retired.source as usize, retired.name.clone());
+            let (source, name) = (retired.source as usize, retired.name.clone());
+            feed.retire_lane(self.position.index, lane, source, name);
         }
     }
 
@@ -285,14 +327,28 @@ impl Driver {
     fn start_anew(&self, id: FeedId) {
         let mut agreed = self.core.agreed_mut();
         let plan = FeedPlan::new(&agreed.machine, id, &self.core.config).map(FeedPlan::begin);
-        self.start_feed(&mut agreed, id, plan);
+        self.start_feed(&mut agreed, id, plan, self.position.index);
     }
 
-    fn start_feed(&self, agreed: &mut Agreed, id: FeedId, plan: Result<FeedPlan, SetupError>) {
+    /// Starts a feed that stands at `index`.
+    fn start_feed(
+        &self,
+        agreed: &mut Agreed,
+        id: FeedId,
+        plan: Result<FeedPlan, SetupError>,
+        index: u64,
+    ) {
         let core = &self.core;
         let feed = plan.and_then(|plan| {
             let (workers, results) = (Arc::clone(&core.workers), core.results.clone());
-            Feed::start(plan, workers, &core.read_ahead, results, core.hooks())
+            Feed::start(
+                plan,
+                workers,
+                &core.read_ahead,
+                results,
+                core.hooks(),
+                index,
+            )
         });
         match feed {
             Ok(feed) => {

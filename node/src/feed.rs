@@ -51,7 +51,7 @@ pub struct Feed {
     /// Those that the lanes' decoders read from the last message sent on.
     fields: Mutex<FieldSet>,
     workers: Arc<Workers>,
-    sender: Option<Sender<Message>>,
+    sender: Option<Sender<Handed>>,
     gate: Arc<Gate>,
     shared: Arc<Shared>,
     thread: Option<Thread>,
@@ -62,9 +62,12 @@ pub struct Feed {
 struct Shared {
     status: Mutex<FeedStatus>,
     ticks: AtomicU64,
+    index: AtomicU64,
     queue: Queue,
     /// Those who want to see the state after the present tick.
     looks: Mutex<Vec<SyncSender<FeedSnapshot>>>,
+    /// Those who want it for a checkpoint.
+    saves: Mutex<Vec<SyncSender<FeedCheckpoint>>>,
 }
 
 /// A feed's state, for people.
@@ -91,6 +94,8 @@ pub struct StreamHead {
 
 /// A feed's part of a checkpoint.
 pub struct FeedCheckpoint {
+    /// The index of the agreed log at which it stands: nothing up to there is lacking.
+    pub index: u64,
     /// The state of all its lanes and pipelines.
     pub snapshot: FeedSnapshot,
     /// Where the streams of its pipelines stood.
@@ -98,6 +103,12 @@ pub struct FeedCheckpoint {
 }
 
 /// What is sent to the feed's thread; it works it off in order.
+struct Handed {
+    /// The index of the agreed log that the feed has come to with it.
+    index: u64,
+    message: Message,
+}
+
 enum Message {
     Tick(AcceptedTick),
     AddLane(AddLane),
@@ -146,7 +157,7 @@ pub enum LookError {
 }
 
 impl Feed {
-    /// Starts the feed of `plan`, whose records are taken in from each lane's cut on.
+    /// Starts the feed of `plan`, which stands at `index` of the agreed log; its records are taken in from each lane's cut on.
     ///
     /// # Errors
     /// What is wrong with its definition or its state on disk.
@@ -156,6 +167,7 @@ impl Feed {
         read_ahead: &Arc<ReadAhead>,
         results: ResultsLog,
         hooks: Hooks,
+        index: u64,
     ) -> Result<Self, SetupError> {
         let fetchers = plan
             .sources
@@ -183,6 +195,7 @@ impl Feed {
             hooks,
             shared: Arc::clone(&shared),
             settled: None,
+            index,
         };
         let name = plan.id.0.to_string();
         let thread = spawn(Role::Feed, Some(&name), move || runner.run(&receiver))
@@ -202,7 +215,7 @@ impl Feed {
     }
 
     /// Adds a lane that the log has added.
-    pub fn add_lane(&self, source: usize, trail: LaneTrail) {
+    pub fn add_lane(&self, index: u64, source: usize, trail: LaneTrail) {
         let label = lane_label(&self.sources[source], &trail.name);
         let buffer = self.fetchers[source].add_lane(trail, false);
         lock(&self.lanes).push(Arc::clone(&buffer));
@@ -211,41 +224,51 @@ impl Feed {
         let lane = Box::new(move |id: LaneId, engine, gate: &Arc<Gate>| {
             fold_lane(id.0, engine, decoder, buffer, &workers, gate)
         });
-        self.send(Message::AddLane(AddLane { label, lane }));
+        self.send(index, Message::AddLane(AddLane { label, lane }));
     }
 
     /// Retires a lane, after all ticks handed over so far.
-    pub fn retire_lane(&self, lane: u32, source: usize, name: String) {
+    pub fn retire_lane(&self, index: u64, lane: u32, source: usize, name: String) {
         let buffer = lock(&self.lanes).get(lane as usize).cloned();
         let leave = self.fetchers[source].retirement(name);
-        self.send(Message::RetireLane(
-            LaneId(lane),
-            Box::new(move || {
-                leave();
-                if let Some(buffer) = buffer {
-                    buffer.retire();
-                }
-            }),
-        ));
+        let retire = Box::new(move || {
+            leave();
+            if let Some(buffer) = buffer {
+                buffer.retire();
+            }
+        });
+        self.send(index, Message::RetireLane(LaneId(lane), retire));
     }
 
-    /// Hands over an accepted tick. Waits while too many are waiting already.
-    pub fn tick(&self, tick: AcceptedTick) {
-        self.shared.queue.enter(&tick);
-        self.send(Message::Tick(tick));
+    /// Hands over the tick of entry `index`. Whether it was taken: not where so many wait already that their memory is used
+    /// up. Then the feed has to be ended, for it has missed one.
+    #[must_use]
+    pub fn tick(&self, index: u64, tick: AcceptedTick) -> bool {
+        let taken = self.shared.queue.enter(&tick);
+        if taken {
+            self.send(index, Message::Tick(tick));
+        }
+        taken
     }
 
-    /// Asks for the state after all ticks handed over so far. The receiver fails if the feed is stopped.
-    pub fn checkpoint(&self) -> Receiver<FeedCheckpoint> {
+    /// Asks for the state after all that was handed over so far, which is what entries up to `index` say. The receiver fails
+    /// if the feed is stopped.
+    pub fn checkpoint(&self, index: u64) -> Receiver<FeedCheckpoint> {
         let (sender, receiver) = sync_channel(1);
-        self.send(Message::Checkpoint(sender));
+        self.send(index, Message::Checkpoint(sender));
         receiver
     }
 
-    fn send(&self, message: Message) {
+    /// Asks for the state wherever it stands, without holding the feed.
+    #[must_use]
+    pub fn saver(&self) -> Saver {
+        Saver(Arc::clone(&self.shared))
+    }
+
+    fn send(&self, index: u64, message: Message) {
         // The receiver is gone only while the feed is being dropped.
         if let Some(sender) = &self.sender {
-            let _ = sender.send(message);
+            let _ = sender.send(Handed { index, message });
         }
     }
 
@@ -279,6 +302,12 @@ impl Feed {
         self.shared.queue.since()
     }
 
+    /// Up to which entry of the agreed log all is taken in; for a feed that was just told of more, less than that.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.shared.index.load(Ordering::Relaxed)
+    }
+
     /// Whether it takes in nothing more.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
@@ -295,14 +324,33 @@ impl Feed {
         }
         let (sender, receiver) = sync_channel(1);
         lock(&self.shared.looks).push(sender);
-        if let Some(sender) = &self.sender {
-            let _ = sender.send(Message::Look);
-        }
+        self.send(0, Message::Look);
         let looked = receiver.recv_timeout(LOOK_PATIENCE);
         looked.map_err(|error| match error {
             RecvTimeoutError::Timeout => LookError::Busy,
             RecvTimeoutError::Disconnected => LookError::Stopped,
         })
+    }
+}
+
+/// Asks a feed for its state.
+pub struct Saver(Arc<Shared>);
+
+impl Saver {
+    /// The state after the tick that is under way, though more may wait. The receiver fails if the feed is stopped or ends.
+    #[must_use]
+    pub fn save(&self) -> Receiver<FeedCheckpoint> {
+        let (sender, receiver) = sync_channel(1);
+        lock(&self.0.saves).push(sender);
+        receiver
+    }
+}
+
+impl Shared {
+    /// Nobody answers any more.
+    fn refuse_all(&self) {
+        lock(&self.looks).clear();
+        lock(&self.saves).clear();
     }
 }
 

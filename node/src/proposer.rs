@@ -21,6 +21,7 @@ use crate::confirm::{Confirmed, FeedQuestion};
 use crate::core::{Agreed, Authority, Core};
 use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
+use crate::status;
 use crate::threads::{Role, lock, test_panic};
 use confirm::Confirming;
 use creation::Creation;
@@ -74,11 +75,11 @@ async fn propose_all(core: Arc<Core>) {
         let waits_for_blank = leads && core.authority().is_none();
         tokio::select! {
         biased;
-                   () = rt::sleep(wait) => {}
-                   () = core.arrivals.notified() => {}
-                   _ = view.changed() => {}
-                   _ = applied.changed(), if waits_for_blank => {}
-               }
+                          () = rt::sleep(wait) => {}
+                          () = core.arrivals.notified() => {}
+                          _ = view.changed() => {}
+                          _ = applied.changed(), if waits_for_blank => {}
+                      }
     }
 }
 
@@ -153,7 +154,9 @@ impl Proposer {
     fn next_entry(&mut self, authority: &Authority) -> Next {
         let core = Arc::clone(&self.core);
         let agreed = core.agreed();
-        let pairs = joining::pairs(&agreed);
+        let mut pairs = joining::pairs(&agreed);
+        let is_held = |id| status::held(&core, &agreed, id).is_some();
+        pairs.retain(|pair| !is_held(pair.from) && !is_held(pair.into));
         if let Some(command) = joining::of_equal_cuts(&agreed, &pairs, authority.term) {
             self.proposed.remove(&command.from);
             return Next::Say(Command::JoinFeeds(command));
@@ -213,7 +216,9 @@ impl Proposer {
             }
             reach = self.reach(id, state, feed, limits);
         }
-        if self.confirming.is_disputed(&self.core, id) {
+        if self.confirming.is_disputed(&self.core, id)
+            || status::held(&self.core, agreed, id).is_some()
+        {
             return Err(AT_LEAST);
         }
         let due_in = self.due_in(agreed, id, reach.in_hand);
@@ -246,6 +251,9 @@ impl Proposer {
     fn wanted(&self, agreed: &Agreed) -> Vec<FeedQuestion> {
         let mut wanted = Vec::new();
         for (&id, feed) in &agreed.feeds {
+            if status::held(&self.core, agreed, id).is_some() {
+                continue;
+            }
             let most = self.core.config.cluster.tick_bytes;
             let (in_hand, lanes) = confirm::wanted(&agreed.machine.feeds()[&id], feed, most);
             if !lanes.is_empty() && self.due_in(agreed, id, in_hand) <= EARLY {

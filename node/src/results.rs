@@ -209,6 +209,13 @@ impl ResultsLog {
             .map_or_else(Position::default, |stream| stream.position())
     }
 
+    /// About how many bytes the rows from `seq` on take.
+    #[must_use]
+    pub fn bytes_from(&self, stream: StreamId, seq: Seq) -> u64 {
+        self.stream(stream)
+            .map_or(0, |stream| stream.bytes_from(seq))
+    }
+
     /// The digest before row `seq`; `None` where the rows held do not tell.
     ///
     /// # Errors

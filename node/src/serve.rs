@@ -119,9 +119,9 @@ pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Resul
     let ended = runtime.block_on(async {
         tokio::select! {
         biased;
-                   () = stop => None,
-                   reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
-               }
+                          () = stop => None,
+                          reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
+                      }
     });
     match ended {
         None => {
@@ -184,7 +184,13 @@ impl Node {
         let checkpoint = store.load().map_err(|error| data(&error))?;
         let (requests, receiver) = channel();
         let (asks, asked) = channel();
-        let snapshots = NodeSnapshots::new(store.clone(), results.clone(), requests, asks);
+        let snapshots = NodeSnapshots::new(
+            store.clone(),
+            results.clone(),
+            requests,
+            asks,
+            config.cluster.keep_log_entries,
+        );
         let snapshots = Arc::new(snapshots);
         let replica = start(&config, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
         let workers = Workers::start(config.node.workers)?;
@@ -203,7 +209,7 @@ impl Node {
         let publishers = Arc::new(Publishers::default());
         let sinks = publish::tend_sinks(Arc::clone(&core), Arc::clone(&publishers));
         spawn_task(Role::Sinks, runtime, sinks);
-        spawn_tasks(&core, runtime);
+        spawn_tasks(&core, snapshots, runtime);
         Ok(Self {
             core,
             fatal,
@@ -269,10 +275,10 @@ fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<Thread> {
     })
 }
 
-fn spawn_tasks(core: &Arc<Core>, runtime: &Handle) {
+fn spawn_tasks(core: &Arc<Core>, snapshots: Arc<NodeSnapshots>, runtime: &Handle) {
     let own = || Arc::clone(core);
     spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
-    spawn_task(Role::Checkpoints, runtime, checkpoints(own()));
+    spawn_task(Role::Checkpoints, runtime, checkpoints(own(), snapshots));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
     spawn_task(Role::Status, runtime, crate::status::tell(own()));
     spawn_task(Role::Fitness, runtime, crate::status::watch_fitness(own()));
@@ -323,7 +329,7 @@ async fn tell_leaders(core: Arc<Core>) {
 }
 
 /// Makes a checkpoint every interval, each replica at a moment of its own, so that not all are busy at once.
-async fn checkpoints(core: Arc<Core>) {
+async fn checkpoints(core: Arc<Core>, snapshots: Arc<NodeSnapshots>) {
     let interval = core.config.cluster.checkpoint_interval;
     let nodes = u32::try_from(core.config.cluster.peers.len()).unwrap_or(1);
     let before = core
@@ -347,5 +353,6 @@ async fn checkpoints(core: Arc<Core>) {
             }
             Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
         }
+        crate::snapshots::heal(&core, &snapshots).await;
     }
 }

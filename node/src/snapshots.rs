@@ -1,30 +1,30 @@
 //! The node's side of Raft's snapshots: a checkpoint is the snapshot, and a peer is sent it with the rows that it lacks.
 
-use std::collections::BTreeSet;
+mod choice;
+mod gather;
+mod healing;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
-use unisono_replication::rt::mpsc::{Sender, sync_channel};
+use unisono_replication::rt::mpsc::{Sender, SyncSender, sync_channel};
 
 use unisono_engine::row::StreamId;
+use unisono_replication::command::FeedId;
 use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
 use crate::admin;
 use crate::agreement;
-use crate::checkpoint::{
-    CheckpointReader, CheckpointStore, Head, Header, PartId, UnfinishedCheckpoint, encode_heads,
-    send,
-};
-use crate::driver::{PendingCheckpoint, Request};
+use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, send};
+use crate::driver::Request;
 use crate::lead::Asked;
 use crate::results::ResultsLog;
 use crate::threads::lock;
+use healing::Cut;
+pub use healing::heal;
 
 /// The first bytes of questions that are not about rows.
 pub const OTHERS: [u8; 2] = [agreement::TAG, admin::TAG];
-/// How long a feed may take to reach a checkpoint's index: one that waits for its records longer has no checkpoint now.
-const FEED_PATIENCE: Duration = Duration::from_secs(30);
-
 /// Makes, keeps and takes in checkpoints for Raft.
 pub struct NodeSnapshots {
     store: CheckpointStore,
@@ -35,6 +35,16 @@ pub struct NodeSnapshots {
     gone: Mutex<BTreeSet<StreamId>>,
     /// For questions about the configuration and commands that peers pass on; there once the node is composed.
     others: OnceLock<Answerer>,
+    /// Held while a checkpoint is made, or a peer's, or a part of it, takes its place.
+    making: Mutex<()>,
+    /// Feeds that keep the agreed log from being purged, and from which index on.
+    held: Mutex<BTreeMap<FeedId, u64>>,
+    /// Feeds that the last checkpoint found behind, and where.
+    behind: Mutex<BTreeMap<FeedId, u64>>,
+    /// Entries of the log that are kept below a checkpoint anyway.
+    keep: u64,
+    /// What a peer is copying.
+    cut: Mutex<Option<Cut>>,
 }
 
 /// Answers what is not about rows.
@@ -43,11 +53,13 @@ pub type Answerer = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
 impl NodeSnapshots {
     #[must_use]
     /// Checkpoints of `store` and `results`, made by the driver that listens to `driver`; leaders' questions go to `asked`.
+    /// `keep` entries of the log stay below a checkpoint.
     pub fn new(
         store: CheckpointStore,
         results: ResultsLog,
         driver: Sender<Request>,
         asked: Sender<Asked>,
+        keep: u64,
     ) -> Self {
         Self {
             store,
@@ -56,6 +68,11 @@ impl NodeSnapshots {
             asked: Mutex::new(asked),
             gone: Mutex::default(),
             others: OnceLock::new(),
+            making: Mutex::default(),
+            held: Mutex::default(),
+            behind: Mutex::default(),
+            keep,
+            cut: Mutex::default(),
         }
     }
 
@@ -87,49 +104,13 @@ impl NodeSnapshots {
         }
     }
 
-    fn ask(&self, request: Request) -> io::Result<()> {
-        let driver = lock(&self.driver);
-        driver
-            .send(request)
-            .map_err(|_| io::Error::other("the node is stopping"))
-    }
-
-    /// Writes the feeds' parts as they come. `None` if one has stopped or is far behind: there is no checkpoint of this index.
-    fn gather(&self, pending: PendingCheckpoint) -> io::Result<Option<UnfinishedCheckpoint>> {
-        let machine = &pending.machine;
-        let feeds = machine.feeds().keys();
-        let expected = feeds.filter(|&&feed| machine.has_pipelines(feed)).count();
-        if pending.feeds.len() < expected {
-            tracing::warn!("no checkpoint: a feed of the cluster does not run on this node");
-            return Ok(None);
-        }
-        let mut checkpoint = self.store.begin(Header {
-            index: pending.position.index,
-            term: pending.position.term,
-            raft: pending.raft,
-            machine: pending.machine,
-        })?;
-        for (feed, receiver) in pending.feeds {
-            let Ok(state) = receiver.recv_timeout(FEED_PATIENCE) else {
-                tracing::warn!(
-                    feed = feed.0,
-                    "no checkpoint: the feed is stopped or waits for records"
-                );
-                return Ok(None);
-            };
-            let heads: Vec<_> = state.heads.into_iter().map(Head::from).collect();
-            checkpoint.part(PartId::Heads(feed), |part| {
-                part.write_all(&encode_heads(&heads))
-            })?;
-            let snapshot = state.snapshot;
-            checkpoint.part(PartId::Feed(feed), |part| snapshot.write_feed(part))?;
-            for (number, lane) in (0..).zip(0..snapshot.lanes()) {
-                checkpoint.part(PartId::Lane(feed, number), |part| {
-                    snapshot.write_lane(lane, part)
-                })?;
-            }
-        }
-        Ok(Some(checkpoint))
+    /// Asks the driver, and waits for what it says.
+    fn request<T>(&self, make: impl FnOnce(SyncSender<T>) -> Request) -> io::Result<T> {
+        let stopping = || io::Error::other("the node is stopping");
+        let (sender, receiver) = sync_channel(1);
+        let sent = lock(&self.driver).send(make(sender));
+        sent.map_err(|_| stopping())?;
+        receiver.recv().map_err(|_| stopping())
     }
 }
 
@@ -140,16 +121,13 @@ impl Snapshots for NodeSnapshots {
         };
         let raft = checkpoint.header().raft.clone();
         let results = self.results.clone();
-        let data = Box::new(move |out: &mut dyn Write| send(&checkpoint, &results, out));
+        let data = Box::new(move |out: &mut dyn Write| send(&checkpoint, &results, None, out));
         Ok(Some(StoredSnapshot { raft, data }))
     }
 
     fn build(&self) -> io::Result<Option<Vec<u8>>> {
-        let (sender, receiver) = sync_channel(1);
-        self.ask(Request::Checkpoint(sender))?;
-        let pending = receiver
-            .recv()
-            .map_err(|_| io::Error::other("the node is stopping"))?;
+        let _making = lock(&self.making);
+        let pending = self.request(Request::Checkpoint)?;
         let Some(checkpoint) = self.gather(pending)? else {
             return Ok(None);
         };
@@ -165,17 +143,17 @@ impl Snapshots for NodeSnapshots {
         // All of it is looked at before any of it takes the place of what is here.
         CheckpointReader::open(path)?.verify()?;
         let parcel = Box::new(CheckpointReader::open(path)?);
-        let (sender, receiver) = sync_channel(1);
-        self.ask(Request::Install(parcel, sender))?;
-        receiver
-            .recv()
-            .map_err(|_| io::Error::other("the node is stopping"))?
+        let _making = lock(&self.making);
+        self.request(|reply| Request::Install(parcel, reply))?
     }
 
     fn answer(&self, question: &[u8]) -> io::Result<Vec<u8>> {
         if question.first().is_some_and(|tag| OTHERS.contains(tag)) {
             let answerer = self.others.get();
             return answerer.ok_or_else(|| io::Error::other("the node is starting"))?(question);
+        }
+        if question.first() == Some(&healing::TAG) {
+            return self.answer_part(question);
         }
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
     }

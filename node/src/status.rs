@@ -1,6 +1,7 @@
 //! What replicas tell each other beside Raft, several times a second.
 
 mod condition;
+mod unpublished;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub use condition::{
     watch_fitness,
 };
 use unisono_replication::rt;
+pub use unpublished::{held, unpublished};
 
 /// How often a node tells its status.
 const EVERY: Duration = Duration::from_millis(200);

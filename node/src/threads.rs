@@ -88,7 +88,7 @@ roles! {
         panic: "a restart goes on from disk".
     Driver Thread "driver":
         "reads the agreed log, applies it to the agreed state, hands ticks to feeds";
-        blocks on "a feed whose waiting ticks use up their memory, reads of Raft's log, the install of a peer's checkpoint";
+        blocks on "reads of Raft's log, the install of a peer's checkpoint";
         panic: "a restart reads the log from its checkpoint on".
     Worker Thread "worker":
         "one a core: decodes and folds the records of its lanes";
@@ -159,8 +159,8 @@ roles! {
         blocks on "the read-back of its proposal";
         panic: "the next leader copies them".
     Checkpoints Task "checkpoints":
-        "asks for a checkpoint each interval";
-        blocks on "the checkpoint";
+        "asks for a checkpoint each interval, and peers for the state of a feed that does not move here";
+        blocks on "the checkpoint, a peer's answer";
         panic: "the last whole checkpoint is used".
     Backfill Task "backfill":
         "copies older rows from peers";

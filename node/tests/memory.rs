@@ -1,6 +1,7 @@
 //! What rows and checkpoints take of memory while they are written, opened, sent and taken in: not what they take on disk.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -131,6 +132,8 @@ fn checkpoint(store: &CheckpointStore, results: &ResultsLog) {
             term: 1,
             raft: vec![1],
             machine: Machine::default(),
+            feeds: BTreeMap::from([(FeedId(1), 7)]),
+            made_at: 7,
         })
         .unwrap();
     let feed = FeedId(1);
@@ -160,7 +163,7 @@ fn a_checkpoint_with_its_rows_is_written_sent_and_taken_within_some_megabytes() 
     assert!(grew < MOST, "writing: {grew}");
     let sent = dirs[1].path().join("sent");
     let ((), grew) = peak(|| {
-        let node = NodeSnapshots::new(store.clone(), results.clone(), channel().0, channel().0);
+        let node = NodeSnapshots::new(store.clone(), results.clone(), channel().0, channel().0, 0);
         let stored = node.current().unwrap().unwrap();
         let mut file = io::BufWriter::new(File::create(&sent).unwrap());
         (stored.data)(&mut file).unwrap();

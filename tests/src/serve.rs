@@ -177,6 +177,12 @@ impl Served {
         self.child = Some(child.expect("the program starts"));
     }
 
+    /// The process, while it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     /// All that the replica has said so far.
     #[must_use]
     pub fn said(&self) -> String {

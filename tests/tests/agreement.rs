@@ -1,6 +1,8 @@
 //! The agreed configuration: what files propose, what commands change, and what is shown where a file drifts.
 #![allow(clippy::unwrap_used)]
 
+#[path = "agreement/budget.rs"]
+mod budget;
 #[path = "agreement/commands.rs"]
 mod commands;
 #[path = "agreement/members.rs"]

@@ -334,7 +334,7 @@ fn published(served: &Served, pipeline: &str, count: usize) -> Vec<Value> {
 }
 
 #[test]
-fn a_replica_whose_file_was_rewritten_while_it_was_down_is_held_alone_and_joins_when_it_is_restored()
+fn a_replica_whose_file_was_rewritten_is_held_alone_also_when_it_restarts_and_joins_when_it_is_restored()
  {
     let dir = tempfile::tempdir().unwrap();
     let mut replicas = Replicas::new(dir.path());
@@ -379,7 +379,25 @@ fn a_replica_whose_file_was_rewritten_while_it_was_down_is_held_alone_and_joins_
         }
         served.wait("one feed", joined).unwrap();
     }
+    // A checkpoint made while the join waits has both feeds where they stood, though the log knows one; so has a restart.
+    let folder = replicas.folder(odd).join("data/checkpoints");
+    let newest = || {
+        let files = std::fs::read_dir(&folder).unwrap();
+        let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".checkpoint")).max()
+    };
+    for _ in 0..2 {
+        let before = newest();
+        let served = &mut replicas.running[usize::from(odd) - 1];
+        served
+            .wait("a checkpoint", |_| (newest() > before).then_some(()))
+            .unwrap();
+    }
+    replicas.restart(odd, true, &all).unwrap();
     let served = &mut replicas.running[usize::from(odd) - 1];
+    served
+        .wait_ready(503, "was rewritten or replaced by another file")
+        .unwrap();
     assert!(has_rows(served).is_none());
     write_at("g0");
     served.wait("rows of both", has_rows).unwrap();

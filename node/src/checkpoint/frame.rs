@@ -3,7 +3,7 @@
 //! ```text
 //! magic "UNISONO\n" | u32 version | frames
 //! frame: u8 kind | u32 length of the body | body | u32 crc32 of all before it in the frame
-//!   header      index, term, Raft's state, machine (postcard)
+//!   header      index, term, Raft's state, machine, each feed's own index, the last index read (postcard)
 //!   part        which one (postcard)
 //!   chunk       bytes of the part
 //!   part's end  u64 bytes of the part
@@ -16,8 +16,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 pub(super) const MAGIC: &[u8; 8] = b"UNISONO\n";
 /// The version of the format that this program writes, and the only one that it reads. 1 was one value as a whole, 2 knew no agreed
-/// configuration.
-pub(super) const VERSION: u32 = 3;
+/// configuration, in 3 all parts stood at one index.
+pub(super) const VERSION: u32 = 4;
 /// Bytes before the first frame.
 pub(super) const PREFACE: usize = MAGIC.len() + 4;
 /// Bytes of a chunk: what is held of a part at any moment, on either side.

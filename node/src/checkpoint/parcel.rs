@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
 use unisono_engine::row::{Digest, Seq};
+use unisono_replication::command::FeedId;
 
 use super::{
-    CheckpointReader, CheckpointStore, CheckpointWriter, PartId, StoredCheckpoint, encode_heads,
-    read_heads,
+    CheckpointReader, CheckpointStore, CheckpointWriter, PartId, StoredCheckpoint,
+    UnfinishedCheckpoint, encode_heads, read_heads,
 };
 use crate::ids::stream_of;
 use crate::results::ResultsLog;
 
-/// Writes what a peer is sent: the checkpoint's parts, then the rows that were not published at its index.
+/// Writes what a peer is sent: the checkpoint's parts, or those of one feed, then the rows that were not published at its
+/// index.
 ///
 /// # Errors
 /// It cannot be read, or not be written.
 pub fn send(
     checkpoint: &StoredCheckpoint,
     results: &ResultsLog,
+    only: Option<FeedId>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let header = checkpoint.header();
@@ -26,6 +29,9 @@ pub fn send(
     let mut parcel = CheckpointWriter::begin(out, header)?;
     let mut heads = Vec::new();
     while let Some((id, mut part)) = reader.next_part()? {
+        if only.is_some() && id.feed() != only {
+            continue;
+        }
         match id {
             PartId::Heads(_) => {
                 let feeds = read_heads(&mut part)?;
@@ -65,6 +71,19 @@ pub fn take(
     results: &ResultsLog,
 ) -> io::Result<StoredCheckpoint> {
     let mut checkpoint = store.begin(parcel.header().clone())?;
+    take_rows(parcel, results, &mut checkpoint)?;
+    store.finish(checkpoint)
+}
+
+/// The same into a checkpoint that has other parts too. The rows are durable when this returns.
+///
+/// # Errors
+/// As there.
+pub fn take_rows(
+    parcel: &mut CheckpointReader,
+    results: &ResultsLog,
+    checkpoint: &mut UnfinishedCheckpoint,
+) -> io::Result<()> {
     let mut without_rows = BTreeMap::new();
     while let Some((id, mut part)) = parcel.next_part()? {
         match id {
@@ -89,6 +108,23 @@ pub fn take(
         let reset = results.reset(stream_of(head.stream), Seq(head.next), digest);
         reset.map_err(io::Error::other)?;
     }
-    results.sync().map_err(io::Error::other)?;
-    store.finish(checkpoint)
+    results.sync().map_err(io::Error::other)
+}
+
+/// Copies the parts of some feeds from one checkpoint to another.
+///
+/// # Errors
+/// It cannot be read, or not be written.
+pub fn copy(
+    from: &StoredCheckpoint,
+    to: &mut UnfinishedCheckpoint,
+    wanted: impl Fn(FeedId) -> bool,
+) -> io::Result<()> {
+    let mut reader = from.reader()?;
+    while let Some((id, mut part)) = reader.next_part()? {
+        if id.feed().is_some_and(&wanted) {
+            to.part(id, |out| io::copy(&mut part, out).map(drop))?;
+        }
+    }
+    Ok(())
 }

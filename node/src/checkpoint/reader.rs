@@ -67,6 +67,8 @@ impl CheckpointReader {
                 term: 0,
                 raft: Vec::new(),
                 machine: Default::default(),
+                feeds: Default::default(),
+                made_at: 0,
             },
             total: Total::new(),
             part: None,

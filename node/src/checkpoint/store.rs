@@ -41,14 +41,23 @@ impl StoredCheckpoint {
 
 /// A checkpoint on its way to the folder. Dropped, it leaves nothing.
 pub struct UnfinishedCheckpoint {
-    path: Unfinished,
+    path: Scratch,
     header: Header,
     writer: CheckpointWriter<BufWriter<File>>,
 }
 
-struct Unfinished(PathBuf);
+/// A file in the folder that is removed when this is dropped, or at the next start.
+pub struct Scratch(PathBuf);
 
-impl Drop for Unfinished {
+impl Scratch {
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
     fn drop(&mut self) {
         // After the rename there is none; else it is removed at the next start.
         let _ = fs::remove_file(&self.0);
@@ -99,18 +108,27 @@ impl CheckpointStore {
     /// # Errors
     /// The system's, with the path.
     pub fn begin(&self, header: Header) -> io::Result<UnfinishedCheckpoint> {
-        let path = Unfinished(self.dir.join(format!("{:020}.unfinished", header.index)));
+        let (path, file) = self.scratch(&format!("{:020}-{:020}", header.index, header.made_at))?;
         let named = |error| at(&path.0, error);
-        // Read again, by the same handle, when it is sent to a peer.
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(true);
-        let file = options.open(&path.0).map_err(named)?;
         let writer = CheckpointWriter::begin(BufWriter::new(file), &header).map_err(named)?;
         Ok(UnfinishedCheckpoint {
             path,
             header,
             writer,
         })
+    }
+
+    /// An empty file for a while.
+    ///
+    /// # Errors
+    /// The system's, with the path.
+    pub fn scratch(&self, name: &str) -> io::Result<(Scratch, File)> {
+        let path = Scratch(self.dir.join(format!("{name}.unfinished")));
+        // Read again, by the same handle, when it is sent to a peer.
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path.0).map_err(|error| at(&path.0, error))?;
+        Ok((path, file))
     }
 
     /// Puts a checkpoint on disk durably, then removes the oldest beyond the two that are kept.
@@ -140,8 +158,11 @@ impl CheckpointStore {
         };
         {
             let mut newest = self.newest();
-            let index = newest.as_ref().map_or(0, |newest| newest.header.index);
-            if stored.header.index >= index {
+            let age = |stored: &StoredCheckpoint| (stored.header.index, stored.header.made_at);
+            if newest
+                .as_ref()
+                .is_none_or(|newest| age(&stored) >= age(newest))
+            {
                 *newest = Some(stored.clone());
             }
         }

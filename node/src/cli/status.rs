@@ -61,13 +61,14 @@ fn render(cluster: &ClusterInfo, pipelines: &[PipelineInfo], readiness: &Readine
         text.push_str(&format!("  not ready: {reason}\n"));
     }
     for feed in &cluster.feeds {
-        if let FeedState::Stopped { error } = &feed.state
-            && !readiness
-                .reasons
-                .iter()
-                .any(|reason| reason.contains(error))
-        {
-            text.push_str(&format!("  feed {} stopped: {error}\n", feed.name));
+        let (word, error) = match &feed.state {
+            FeedState::Running => continue,
+            FeedState::Stopped { error } => ("stopped", error),
+            FeedState::Held { error } => ("held", error),
+        };
+        let mut reasons = readiness.reasons.iter();
+        if !reasons.any(|reason| reason.contains(error)) {
+            text.push_str(&format!("  feed {} {word}: {error}\n", feed.name));
         }
     }
     text.push_str(&agreement(cluster));

@@ -60,11 +60,13 @@ impl ClusterSettings {
     }
 }
 
-/// What is kept of published rows.
+/// What is kept of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResultsSettings {
     /// Bytes of published rows kept for each pipeline.
     pub max_bytes: u64,
+    /// Bytes of rows and dead letters of a pipeline that may wait to be published before its feed takes in nothing more.
+    pub max_unpublished: u64,
 }
 
 /// Checks `host:port`.
@@ -173,8 +175,15 @@ pub fn read_results(root: &mut Section<'_>) -> ResultsSettings {
     if max_bytes < 1 << 20 {
         section.problem("max_bytes", "must be at least 1MiB");
     }
+    let max_unpublished = section.bytes("max_unpublished").unwrap_or(4 << 30);
+    if max_unpublished < 1 << 20 {
+        section.problem("max_unpublished", "must be at least 1MiB");
+    }
     section.finish();
-    ResultsSettings { max_bytes }
+    ResultsSettings {
+        max_bytes,
+        max_unpublished,
+    }
 }
 
 fn positive(section: &mut Section<'_>, key: &'static str, default: Duration) -> Duration {

@@ -28,7 +28,7 @@ impl Driver {
         let header = checkpoint.header();
         self.cursor = self.core.replica.cursor(Some(&header.raft))?;
         self.position = header.position();
-        self.load(&checkpoint)?;
+        self.load(checkpoint)?;
         self.core
             .counters
             .checkpoints_installed
@@ -37,10 +37,10 @@ impl Driver {
         Ok(())
     }
 
-    /// Makes a checkpoint's state the agreed one and starts its feeds, each when its part was read.
-    pub(super) fn load(&mut self, checkpoint: &StoredCheckpoint) -> io::Result<()> {
+    /// Makes a checkpoint's state the agreed one and starts its feeds: those whose state stands there at once, the others when
+    /// the log has come to theirs.
+    pub(super) fn load(&mut self, checkpoint: StoredCheckpoint) -> io::Result<()> {
         let header = checkpoint.header();
-        let mut reader = checkpoint.reader()?;
         let mut agreed = self.core.agreed_mut();
         agreed.index = header.index;
         agreed.machine = header.machine.clone();
@@ -48,37 +48,81 @@ impl Driver {
         agreed.read_definitions();
         agreed.ticked.clear();
         agreed.refused.clear();
-        let mut plans: BTreeMap<FeedId, Result<FeedPlan, SetupError>> = BTreeMap::new();
-        let feeds = agreed.machine.feeds().keys();
-        for &id in feeds.filter(|&&id| agreed.machine.has_pipelines(id)) {
-            plans.insert(id, FeedPlan::new(&agreed.machine, id, &self.core.config));
-        }
-        let mut restored = BTreeSet::new();
-        while let Some((id, mut part)) = reader.next_part()? {
-            let (PartId::Feed(feed) | PartId::Lane(feed, _)) = id else {
-                continue;
-            };
-            restored.insert(feed);
-            if let Some(plan) = plans.get_mut(&feed) {
-                read_part(plan, id, &mut part);
+        self.created.clear();
+        self.pending.clone_from(&header.feeds);
+        for (&id, feed) in header.machine.feeds() {
+            let blank = feed.ticks == 0 && header.machine.has_pipelines(id);
+            if blank && !header.feeds.contains_key(&id) {
+                let plan = FeedPlan::new(&header.machine, id, &self.core.config);
+                self.start_feed(&mut agreed, id, plan.map(FeedPlan::begin), header.index);
             }
         }
-        for (id, plan) in plans {
-            let plan = plan.and_then(|plan| match restored.contains(&id) {
-                true => plan.resume(),
-                false => Ok(plan.begin()),
-            });
-            self.start_feed(&mut agreed, id, plan);
+        drop(agreed);
+        let position = header.position();
+        self.loaded = Some(checkpoint);
+        self.start_pending()?;
+        self.core.set_applied(position);
+        self.core.notify();
+        Ok(())
+    }
+
+    /// Starts the feeds whose state stands where the log was read.
+    pub(super) fn start_pending(&mut self) -> io::Result<()> {
+        let Some(checkpoint) = &self.loaded else {
+            return Ok(());
+        };
+        let here = self.position.index;
+        let mut agreed = self.core.agreed_mut();
+        let due: BTreeSet<FeedId> = self
+            .pending
+            .extract_if(.., |_, index| *index <= here)
+            .map(|(id, _)| id)
+            .collect();
+        if !due.is_empty() {
+            let mut plans = BTreeMap::new();
+            // One that is no more went on in another.
+            for &id in due.iter().filter(|&&id| agreed.machine.has_pipelines(id)) {
+                plans.insert(id, FeedPlan::new(&agreed.machine, id, &self.core.config));
+            }
+            for (id, plan) in restore_all(plans, checkpoint)? {
+                self.start_feed(&mut agreed, id, plan, here);
+            }
+            self.core.notify();
         }
         drop(agreed);
-        self.core.set_applied(header.position());
-        self.core.notify();
+        if self.pending.is_empty() {
+            self.loaded = None;
+        }
         Ok(())
     }
 }
 
+type Plan = Result<FeedPlan, SetupError>;
+
+/// Gives a plan the state that a checkpoint has of its feed.
+pub(super) fn restore(plan: Plan, feed: FeedId, checkpoint: &StoredCheckpoint) -> io::Result<Plan> {
+    let mut restored = restore_all(BTreeMap::from([(feed, plan)]), checkpoint)?;
+    let plan = restored.pop_first().map(|(_, plan)| plan);
+    plan.ok_or_else(|| io::Error::other("a plan is gone"))
+}
+
+/// The same for several, reading the checkpoint once.
+fn restore_all(
+    mut plans: BTreeMap<FeedId, Plan>,
+    checkpoint: &StoredCheckpoint,
+) -> io::Result<BTreeMap<FeedId, Plan>> {
+    let mut reader = checkpoint.reader()?;
+    while let Some((id, mut part)) = reader.next_part()? {
+        if let Some(plan) = id.feed().and_then(|feed| plans.get_mut(&feed)) {
+            read_part(plan, id, &mut part);
+        }
+    }
+    let resume = |(id, plan): (FeedId, Plan)| (id, plan.and_then(FeedPlan::resume));
+    Ok(plans.into_iter().map(resume).collect())
+}
+
 /// Reads a part into the plan; a plan that cannot be kept says why.
-fn read_part(plan: &mut Result<FeedPlan, SetupError>, id: PartId, part: &mut dyn Read) {
+fn read_part(plan: &mut Plan, id: PartId, part: &mut dyn Read) {
     let Ok(whole) = plan else { return };
     let read = match id {
         PartId::Feed(_) => whole.read_feed(part),

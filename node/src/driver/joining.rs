@@ -14,6 +14,7 @@ impl Driver {
         let leaves = agreed.feeds.remove(&from);
         let refused = agreed.refused.remove(&from);
         agreed.ticked.remove(&from);
+        self.created.remove(&from);
         let stays = agreed.feeds.get(&into).map(Arc::clone);
         let plan = FeedPlan::new(&agreed.machine, into, &self.core.config);
         drop(agreed);
@@ -26,7 +27,9 @@ impl Driver {
             (Ok(_), None) => None,
         };
         match (stays, &leaves, plan, unfit) {
-            (Some(stays), Some(leaves), Ok(plan), None) => stays.join(leaves, plan),
+            (Some(stays), Some(leaves), Ok(plan), None) => {
+                stays.join(self.position.index, leaves, plan)
+            }
             // If the feed that stays is refused here, it says why already.
             (stays, leaves, _, unfit) => {
                 if let Some((stays, reason)) = stays.zip(unfit) {

@@ -15,12 +15,13 @@ impl Driver {
             // One that has not started yet starts without it.
             if let Some(feed) = agreed.feeds.get(&id) {
                 match FeedPlan::new(&agreed.machine, id, &self.core.config) {
-                    Ok(plan) => feed.remove(Incarnation(incarnation), plan),
+                    Ok(plan) => feed.remove(self.position.index, Incarnation(incarnation), plan),
                     Err(error) => feed.stop(error.to_string()),
                 }
             }
         } else {
             self.created.remove(&id);
+            self.pending.remove(&id);
             agreed.refused.remove(&id);
             agreed.ticked.remove(&id);
             let ended = agreed.feeds.remove(&id);

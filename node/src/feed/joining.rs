@@ -38,30 +38,31 @@ pub(super) struct Join {
 impl Feed {
     /// After all that was handed over to both so far, the other feed's pipelines go on here, as `plan` has the joint feed,
     /// and the other one ends. If it is stopped, this one stops.
-    pub fn join(&self, other: &Self, plan: FeedPlan) {
+    pub fn join(&self, index: u64, other: &Self, plan: FeedPlan) {
         let known = other.status().pipelines;
         lock(&self.shared.status).pipelines.extend(known);
         // Lanes that are added from now on are decoded for all pipelines.
         lock(&self.fields).clone_from(&plan.fields);
-        self.send(Message::Join(Box::new(Join {
+        let join = Join {
             other: other.id,
             state: other.leave(),
             shared: Arc::clone(&other.shared),
             specs: plan.specs,
             fields: plan.fields,
-        })));
+        };
+        self.send(index, Message::Join(Box::new(join)));
     }
 
     /// Ends the feed after all that was handed over; gives its state there, unless it is stopped.
     pub fn leave(&self) -> Receiver<FeedCheckpoint> {
         let (sender, receiver) = sync_channel(1);
-        self.send(Message::Leave(sender));
+        self.send(0, Message::Leave(sender));
         receiver
     }
 
     /// Stops the feed after all that was handed over.
     pub fn stop(&self, reason: String) {
-        self.send(Message::Stop(reason));
+        self.send(0, Message::Stop(reason));
     }
 
     /// Whether a feed that was told to leave has gone, its readers too: it can be dropped without waiting.

@@ -1,6 +1,6 @@
 //! The ticks that a feed has yet to take in, as those see it who wait or judge by it: how old the oldest is, and how much
-//! memory all of them hold. One feed that waits for its records must not hold up the reader of the log, and with it all
-//! others, before that is a matter of memory.
+//! memory all of them hold. One feed that waits for its records never holds up the reader of the log, and with it all
+//! others: when its ticks use up their memory, the feed ends here, and begins again from a checkpoint.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -8,18 +8,15 @@ use std::time::Instant;
 
 use unisono_replication::machine::{AcceptedMove, AcceptedTick};
 
-use unisono_replication::rt::Condvar;
-
-use crate::threads::{lock, wait_while};
+use crate::threads::lock;
 use unisono_replication::rt;
 
-/// How much memory ticks may hold that wait for a feed: some hours of them. Beyond that the reader of the log waits.
+/// How much memory ticks may hold that wait for a feed: some hours of them. Beyond that the feed ends here.
 const BYTES: usize = 256 << 20;
 
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    shorter: Condvar,
 }
 
 #[derive(Default)]
@@ -31,13 +28,16 @@ struct State {
 }
 
 impl Queue {
-    /// Notes a tick that is handed over; waits while too many are waiting already.
-    pub(super) fn enter(&self, tick: &AcceptedTick) {
-        let is_full = |state: &mut State| state.bytes >= BYTES && !state.ended;
-        let mut state = wait_while((&self.shorter, &self.state), lock(&self.state), is_full);
+    /// Notes a tick that is handed over, if there is room for it.
+    pub(super) fn enter(&self, tick: &AcceptedTick) -> bool {
+        let mut state = lock(&self.state);
+        if state.bytes >= BYTES && !state.ended {
+            return false;
+        }
         let weight = weight(tick);
         state.bytes += weight;
         state.waiting.push_back((rt::now(), weight));
+        true
     }
 
     /// Notes that the oldest is taken in, or passed over.
@@ -46,14 +46,11 @@ impl Queue {
         if let Some((_, weight)) = state.waiting.pop_front() {
             state.bytes -= weight;
         }
-        drop(state);
-        self.shorter.notify_one();
     }
 
     /// Lets all in from now on: nobody takes ticks in any more.
     pub(super) fn end(&self) {
         lock(&self.state).ended = true;
-        self.shorter.notify_one();
     }
 
     /// Since when the oldest waits.
@@ -71,8 +68,6 @@ fn weight(tick: &AcceptedTick) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use unisono_replication::command::FeedId;
 
     use super::*;
@@ -88,22 +83,20 @@ mod tests {
     }
 
     #[test]
-    fn whoever_hands_over_waits_only_when_the_memory_is_used_up() {
-        let queue = Arc::new(Queue::default());
+    fn ticks_are_taken_until_their_memory_is_used_up_and_nobody_waits() {
+        let queue = Queue::default();
         let large = tick(8 << 20);
         let fills = BYTES / weight(&large) + 1;
-        (0..fills).for_each(|_| queue.enter(&large));
-        let entering = Arc::clone(&queue);
-        let waits = std::thread::spawn(move || entering.enter(&tick(0)));
+        assert!((0..fills).all(|_| queue.enter(&large)));
         let oldest = queue.since();
-        assert!(!waits.is_finished() && oldest.is_some());
+        assert!(oldest.is_some() && !queue.enter(&tick(0)));
         queue.leave();
-        waits.join().expect("it goes on");
+        assert!(queue.enter(&tick(0)));
         assert!(queue.since() > oldest);
         (0..fills).for_each(|_| queue.leave());
         assert_eq!((queue.since(), lock(&queue.state).bytes), (None, 0));
-        (0..fills).for_each(|_| queue.enter(&large));
+        assert!((0..fills).all(|_| queue.enter(&large)));
         queue.end();
-        queue.enter(&large);
+        assert!(queue.enter(&large));
     }
 }

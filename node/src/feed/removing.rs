@@ -22,13 +22,14 @@ pub(super) struct Remove {
 
 impl Feed {
     /// After all that was handed over so far, the pipeline is no more; `plan` is the feed without it.
-    pub fn remove(&self, incarnation: Incarnation, plan: FeedPlan) {
+    pub fn remove(&self, index: u64, incarnation: Incarnation, plan: FeedPlan) {
         lock(&self.fields).clone_from(&plan.fields);
-        self.send(Message::Remove(Box::new(Remove {
+        let remove = Remove {
             incarnation,
             specs: plan.specs,
             fields: plan.fields,
-        })));
+        };
+        self.send(index, Message::Remove(Box::new(remove)));
     }
 
     /// Ends the feed, whose pipelines are no more, without waiting for records that it lacks: see [`Self::has_left`].

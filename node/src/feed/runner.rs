@@ -16,7 +16,7 @@ use unisono_replication::machine::AcceptedTick;
 use super::barrier::Standing;
 use super::gate::Gate;
 use super::rows::RowBatch;
-use super::{FeedCheckpoint, Hooks, Message, Shared, StreamHead};
+use super::{FeedCheckpoint, Handed, Hooks, Message, Shared, StreamHead};
 use crate::ingest::{FoldLane, LaneStep};
 use crate::results::{ResultsError, ResultsLog};
 use crate::threads::{Role, lock, test_panic};
@@ -31,6 +31,14 @@ pub(super) struct Runner {
     pub(super) shared: Arc<Shared>,
     /// What the last tick closed, while its rows are not written.
     pub(super) settled: Option<Settled>,
+    /// Up to which entry of the agreed log all is taken in.
+    pub(super) index: u64,
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.shared.refuse_all();
+    }
 }
 
 /// Why a tick was not taken in.
@@ -44,15 +52,15 @@ pub(super) enum Halt {
 }
 
 impl Runner {
-    pub(super) fn run(mut self, messages: &Receiver<Message>) {
+    pub(super) fn run(mut self, messages: &Receiver<Handed>) {
         self.update_status();
         loop {
             let served = match messages.try_recv() {
-                Ok(message) => self.serve(message),
+                Ok(handed) => self.serve(handed),
                 // Nothing to do at the same time: the rows now, then wait.
                 Err(TryRecvError::Empty) => match self.write_rows() {
                     Ok(()) => match messages.recv() {
-                        Ok(message) => self.serve(message),
+                        Ok(handed) => self.serve(handed),
                         Err(_) => return,
                     },
                     Err(halt) => Err(halt),
@@ -74,8 +82,8 @@ impl Runner {
         }
     }
 
-    fn serve(&mut self, message: Message) -> Result<(), Halt> {
-        match message {
+    fn serve(&mut self, handed: Handed) -> Result<(), Halt> {
+        match handed.message {
             Message::Tick(tick) => self.tick(&tick)?,
             Message::AddLane(add) => {
                 self.write_rows()?;
@@ -90,6 +98,7 @@ impl Runner {
             }
             Message::Checkpoint(reply) => {
                 self.write_rows()?;
+                self.index = self.index.max(handed.index);
                 // Whoever asked may have given up waiting.
                 let _ = reply.send(self.checkpoint());
             }
@@ -98,26 +107,28 @@ impl Runner {
                 self.write_rows()?;
                 // Nobody may want it: the other feed does not run here.
                 let _ = reply.send(self.checkpoint());
-                lock(&self.shared.looks).clear();
+                self.shared.refuse_all();
                 return Err(Halt::Asked);
             }
             Message::Join(join) => self.join(*join)?,
             Message::Remove(remove) => self.remove(*remove)?,
             Message::Stop(reason) => return Err(Halt::Fault(reason)),
         }
+        self.index = self.index.max(handed.index);
+        self.shared.index.store(self.index, Ordering::Relaxed);
         self.answer_looks();
-        Ok(())
+        self.answer_saves()
     }
 
-    /// A stopped feed takes nothing in and gives no checkpoint: its state stays that of its last good tick, and the log
-    /// is kept from there on. Other feeds go on.
-    fn stand_still(&self, reason: String, messages: &Receiver<Message>) {
+    /// A stopped feed takes nothing in and gives no state: a tick may have been taken in by half. What a checkpoint has of
+    /// it is what the one before had. Other feeds go on.
+    fn stand_still(&self, reason: String, messages: &Receiver<Handed>) {
         lock(&self.shared.status).stopped = Some(reason);
         self.shared.queue.end();
-        lock(&self.shared.looks).clear();
-        while let Ok(message) = messages.recv() {
-            lock(&self.shared.looks).clear();
-            if matches!(message, Message::Leave(_)) {
+        self.shared.refuse_all();
+        while let Ok(handed) = messages.recv() {
+            self.shared.refuse_all();
+            if matches!(handed.message, Message::Leave(_)) {
                 return;
             }
         }
@@ -179,6 +190,19 @@ impl Runner {
         }
     }
 
+    /// Those who wait for a state to save get this one, with its rows on disk first, or on their way there.
+    fn answer_saves(&mut self) -> Result<(), Halt> {
+        let saves = std::mem::take(&mut *lock(&self.shared.saves));
+        if saves.is_empty() {
+            return Ok(());
+        }
+        self.write_rows()?;
+        for save in saves {
+            let _ = save.send(self.checkpoint());
+        }
+        Ok(())
+    }
+
     pub(super) fn snapshot(&self) -> FeedSnapshot {
         with_lanes(&self.lanes, |lanes| self.engine.snapshot(lanes))
     }
@@ -205,7 +229,12 @@ impl Runner {
                 digest,
             }));
         }
-        FeedCheckpoint { snapshot, heads }
+        let index = self.index;
+        FeedCheckpoint {
+            index,
+            snapshot,
+            heads,
+        }
     }
 
     pub(super) fn update_status(&self) {

@@ -102,15 +102,15 @@ impl Confirming {
         while self.lines.waits() {
             tokio::select! {
             biased;
-                           heard = self.lines.next() => {
-                               note(core, &heard);
-                               if progresses(core, feeds) {
-                                   self.first = Some(heard.number);
-                                   return true;
-                               }
-                           }
-                           () = &mut end => break,
-                       }
+                                      heard = self.lines.next() => {
+                                          note(core, &heard);
+                                          if progresses(core, feeds) {
+                                              self.first = Some(heard.number);
+                                              return true;
+                                          }
+                                      }
+                                      () = &mut end => break,
+                                  }
         }
         progresses(core, feeds)
     }

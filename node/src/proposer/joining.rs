@@ -17,7 +17,7 @@ use crate::ingest::LaneBuffer;
 /// A feed and an older one of the same sources and lanes; both run on this node.
 pub(super) struct Pair {
     pub(super) from: FeedId,
-    into: FeedId,
+    pub(super) into: FeedId,
     /// Of each lane of `into`, the same lane's place in `from`; of one that is retired perhaps none.
     places: Vec<Option<usize>>,
 }

@@ -65,7 +65,7 @@ impl Ahead {
         for feed in feeds_of(core, self.streams.keys()) {
             match self.asked.get(&feed.id).map(Receiver::try_recv) {
                 None => {
-                    self.asked.insert(feed.id, feed.checkpoint());
+                    self.asked.insert(feed.id, feed.checkpoint(0));
                 }
                 Some(Err(TryRecvError::Empty)) => {}
                 // It has stopped, and says why itself: that is no reason to accuse the sink.

@@ -150,6 +150,21 @@ impl Stream {
         }
     }
 
+    /// About how many bytes the rows from `from` on take.
+    pub(super) fn bytes_from(&self, from: Seq) -> u64 {
+        let state = self.read();
+        let behind = state.segments.iter().rev();
+        let behind = behind.take_while(|segment| segment.next() > from);
+        behind
+            .map(|segment| {
+                let rows = segment.next().0 - segment.first().0;
+                let wanted = segment.next().0 - segment.first().max(from).0;
+                let bytes = u128::from(segment.len()) * u128::from(wanted);
+                u64::try_from(bytes / u128::from(rows.max(1))).unwrap_or(u64::MAX)
+            })
+            .sum()
+    }
+
     /// Gives the records of rows `from..below` that may overlap `span` to `visit`, in order, until that returns `false`.
     /// Returns the bytes read. Rows that retention removed are passed over.
     pub(super) fn visit(

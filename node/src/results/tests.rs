@@ -122,6 +122,20 @@ fn a_reopened_log_holds_the_same_rows_and_goes_on() {
 }
 
 #[test]
+fn the_bytes_of_rows_to_come_are_those_of_their_files_in_proportion() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = filled(dir.path());
+    let all = log.position(ROWS).bytes;
+    assert_eq!(log.bytes_from(ROWS, Seq(0)), all);
+    assert_eq!(log.bytes_from(ROWS, Seq(100)), 0);
+    let each: Vec<u64> = (0..=100)
+        .map(|seq| log.bytes_from(ROWS, Seq(seq)))
+        .collect();
+    assert!(each.windows(2).all(|pair| pair[0] > pair[1]), "{each:?}");
+    assert!(each[50].abs_diff(all / 2) < all / 10, "{each:?}");
+}
+
+#[test]
 fn files_are_the_same_however_the_rows_are_split_into_appends() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     filled(one.path());

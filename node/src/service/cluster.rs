@@ -49,7 +49,7 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
         agreed_time: last.map(|last| timestamp::format(Timestamp(last))),
         lanes: lanes(&agreed),
         frontier: frontier(&agreed),
-        feeds: feeds(&agreed),
+        feeds: feeds(core, &agreed),
         checkpoint: (view.snapshot > 0).then_some(CheckpointInfo {
             index: view.snapshot,
         }),
@@ -173,10 +173,12 @@ fn frontier(agreed: &Agreed) -> BTreeMap<String, Option<u64>> {
     agreed.machine.pipelines().iter().map(of).collect()
 }
 
-fn feeds(agreed: &Agreed) -> Vec<FeedInfo> {
+fn feeds(core: &Core, agreed: &Agreed) -> Vec<FeedInfo> {
     let info = |&id: &FeedId| {
         let stopped = status::stopped(agreed, id);
-        let state = stopped.map_or(FeedState::Running, |error| FeedState::Stopped { error });
+        let held = || status::held(core, agreed, id);
+        let running = || held().map_or(FeedState::Running, |error| FeedState::Held { error });
+        let state = stopped.map_or_else(running, |error| FeedState::Stopped { error });
         FeedInfo {
             name: feed_name(agreed, id),
             state,

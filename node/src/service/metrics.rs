@@ -87,11 +87,22 @@ fn node(core: &Core) -> Vec<Metric> {
             number(view.applied),
         ),
         Metric::gauge(
+            "unisono_log_held_entries",
+            "Entries of the agreed log that are kept for a feed that does not move here; 0: there is none.",
+            number(held_entries(core)),
+        ),
+        Metric::gauge(
             "unisono_checkpoint_index",
             "The entry at which the last checkpoint stands.",
             number(view.snapshot),
         ),
     ]
+}
+
+fn held_entries(core: &Core) -> u64 {
+    let first = lock(&core.health.held).values().min().copied();
+    let read = core.agreed().index;
+    first.map_or(0, |first| read.saturating_sub(first))
 }
 
 type Counted<'a> = (&'a str, &'a str, &'a AtomicU64);
@@ -105,7 +116,7 @@ fn counted(core: &Core) -> Vec<Metric> {
     all.chain(of_doubts(counters)).map(metric).collect()
 }
 
-fn of_log(counters: &Counters) -> [Counted<'_>; 6] {
+fn of_log(counters: &Counters) -> [Counted<'_>; 7] {
     [
         (
             "unisono_entries_total",
@@ -132,6 +143,11 @@ fn of_log(counters: &Counters) -> [Counted<'_>; 6] {
             "unisono_checkpoints_installed_total",
             "Checkpoints taken from a peer.",
             &counters.checkpoints_installed,
+        ),
+        (
+            "unisono_feeds_healed_total",
+            "Feeds that did not move here and took their state from a peer's checkpoint.",
+            &counters.feeds_healed,
         ),
     ]
 }
@@ -371,6 +387,20 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             "unisono_next_seq",
             "The number of the next row to compute.",
             number(core.results.next_seq(stream).0),
+        )));
+        metrics.push(labelled(Metric::gauge(
+            "unisono_unpublished_bytes",
+            "About how many bytes of rows and dead letters wait to be published.",
+            number(status::unpublished(core, agreed, incarnation)),
+        )));
+        metrics.push(labelled(Metric::gauge(
+            "unisono_pipeline_held",
+            "1 if its feed takes in nothing more because too many rows wait to be published, else 0.",
+            if status::held(core, agreed, pipeline.feed).is_some() {
+                1.0
+            } else {
+                0.0
+            },
         )));
         let waits = status::waits(core, incarnation).unwrap_or_default();
         metrics.push(labelled(Metric::gauge(

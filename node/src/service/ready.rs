@@ -58,6 +58,12 @@ fn claims(core: &Core, only: Option<Incarnation>) -> Claims {
         claims.holes.extend(holes.into_iter().flatten().map(hole));
         let waits = status::waits(core, id);
         claims.unpublished.extend(waits.map(|age| (name(), age)));
+        // All replicas alike, as far as their budgets are: it counts for who asks for the pipeline.
+        let held = status::held(core, &agreed, pipeline.feed);
+        claims.standing.extend(held.map(|reason| Standing {
+            reason,
+            elsewhere: Elsewhere::Stands,
+        }));
     }
     if only.is_none() {
         feeds.extend(agreed.machine.feeds().keys());

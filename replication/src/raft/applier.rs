@@ -84,9 +84,17 @@ impl Mark {
         self.moved.notify_all();
     }
 
-    /// Notes a checkpoint that was made here.
-    pub(crate) fn set_checkpoint(&self, meta: SnapshotMeta) {
-        self.lock().checkpoint = Some(meta);
+    /// Notes a checkpoint that was made here; tells whether it stands further on than the one before.
+    pub(crate) fn set_checkpoint(&self, meta: SnapshotMeta) -> bool {
+        let mut state = self.lock();
+        let last = |meta: &SnapshotMeta| meta.last_log_id.map(|last| last.index);
+        let before = state.checkpoint.as_ref().and_then(last);
+        let moved = last(&meta) > before;
+        // A peer's may have come meanwhile.
+        if last(&meta) >= before {
+            state.checkpoint = Some(meta);
+        }
+        moved
     }
 
     /// The index of the last checkpoint; 0 without one.

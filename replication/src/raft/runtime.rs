@@ -242,7 +242,11 @@ impl Inner {
         let Some(raft) = built.map_err(|_| CheckpointError::Shutdown)?? else {
             return Ok(false);
         };
-        self.mark.set_checkpoint(decode_raft_state(&raft)?);
+        let meta = decode_raft_state(&raft)?;
+        // It has newer parts, and the same place: nothing more can be purged.
+        if !self.mark.set_checkpoint(meta) {
+            return Ok(true);
+        }
         self.raft
             .trigger()
             .snapshot()

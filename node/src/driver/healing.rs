@@ -1,0 +1,191 @@
+//! A feed that takes its state from a peer's checkpoint while all others go on. The driver takes it out and puts it in again;
+//! what takes long, files and rows, is not done on its thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use unisono_replication::command::FeedId;
+use unisono_replication::machine::{Effect, Machine};
+
+use super::{Driver, end};
+use crate::checkpoint::{
+    CheckpointReader, CheckpointStore, Replay, StoredCheckpoint, copy, take_rows,
+};
+use crate::feed::{Feed, FeedPlan, SetupError};
+use crate::results::ResultsLog;
+use crate::source::LaneTrail;
+
+/// What the status says of a feed meanwhile, and after a failure until the next attempt.
+const UNDER_WAY: &str = "the agreed log does not reach back to this feed's state here: it takes its state from a peer's \
+                         checkpoint, and tries again after each checkpoint until one is there";
+
+/// A feed that was taken out.
+pub struct Patient {
+    feed: FeedId,
+    /// Where the peer's state stands.
+    index: u64,
+    base: StoredCheckpoint,
+    /// How far the log was read.
+    read: u64,
+    stopped: Option<Arc<Feed>>,
+    core: Arc<crate::core::Core>,
+}
+
+/// One that can be put in again.
+pub struct Healed {
+    feed: FeedId,
+    index: u64,
+    plan: Result<FeedPlan, SetupError>,
+    replay: Replay,
+}
+
+impl Patient {
+    /// Puts a peer's part in the place of this node's: rows first, then a checkpoint that names them.
+    ///
+    /// # Errors
+    /// The part, or something here, cannot be read, or not be written.
+    pub fn treat(
+        self,
+        mut part: CheckpointReader,
+        store: &CheckpointStore,
+        results: &ResultsLog,
+    ) -> io::Result<Healed> {
+        let Self { feed, index, .. } = self;
+        // It ends here: nothing else writes its rows meanwhile.
+        end(self.stopped);
+        let mut header = self.base.header().clone();
+        header.feeds.insert(feed, index);
+        header.made_at = self.read.max(header.made_at);
+        let mut checkpoint = store.begin(header)?;
+        copy(&self.base, &mut checkpoint, |other| other != feed)?;
+        take_rows(&mut part, results, &mut checkpoint)?;
+        let stored = store.finish(checkpoint)?;
+        let mut replay = Replay::begin(&self.core.replica, Some(stored.header()))?;
+        replay.read_up_to(index, |_, _, _| {})?;
+        if !replay.machine().has_pipelines(feed) {
+            return Err(refused("the log does not know the feed there"));
+        }
+        let plan = FeedPlan::new(replay.machine(), feed, &self.core.config);
+        let plan = super::install::restore(plan, feed, &stored)?;
+        Ok(Healed {
+            feed,
+            index,
+            plan,
+            replay,
+        })
+    }
+}
+
+impl Driver {
+    /// Takes a feed out that can go on from a peer's state at `index`.
+    pub(super) fn take_out(&mut self, feed: FeedId, index: u64) -> io::Result<Patient> {
+        let base = self.store.current();
+        let base = base.ok_or_else(|| refused("there is no checkpoint here"))?;
+        let header = base.header();
+        let known = header.feeds.get(&feed).copied().unwrap_or(header.index);
+        if index <= known || index > self.position.index {
+            return Err(refused("it stands elsewhere than this node needs"));
+        }
+        let mut agreed = self.core.agreed_mut();
+        if !agreed.machine.has_pipelines(feed) || self.pending.contains_key(&feed) {
+            return Err(refused("the feed is another one by now"));
+        }
+        let own = agreed.feeds.get(&feed);
+        if own.is_some_and(|own| own.index() >= index) {
+            return Err(refused("the feed goes on by itself"));
+        }
+        let stopped = agreed.feeds.remove(&feed);
+        // Why it is refused, if it is, is said again when it is put in.
+        agreed.refused.insert(feed, UNDER_WAY.to_owned());
+        Ok(Patient {
+            feed,
+            index,
+            base,
+            read: self.position.index,
+            stopped,
+            core: Arc::clone(&self.core),
+        })
+    }
+
+    /// Starts it, and has it follow the log up to where that was read.
+    pub(super) fn put_in(&mut self, healed: Healed) -> io::Result<u64> {
+        let Healed {
+            feed,
+            index,
+            plan,
+            mut replay,
+        } = healed;
+        {
+            let mut agreed = self.core.agreed_mut();
+            if !agreed.machine.has_pipelines(feed) || agreed.feeds.contains_key(&feed) {
+                return Err(refused("the feed is another one by now"));
+            }
+            self.start_feed(&mut agreed, feed, plan, index);
+        }
+        let started = self.core.agreed().feeds.get(&feed).cloned();
+        if let Some(started) = started {
+            let mut changed = false;
+            let read = replay.read_up_to(self.position.index, |index, effect, machine| {
+                changed |= !lead_on(&started, index, effect, machine);
+            });
+            drop(started);
+            if changed {
+                let reason = "other pipelines came to the feed, or left it, since the peer's checkpoint: it begins again \
+                              with the next one";
+                self.give_up(feed, reason);
+            }
+            if let Err(error) = read {
+                self.give_up(feed, &error.to_string());
+                return Err(error);
+            }
+        }
+        let healed = &self.core.counters.feeds_healed;
+        healed.fetch_add(1, Ordering::Relaxed);
+        self.core.notify();
+        Ok(index)
+    }
+
+    /// Ends a feed that cannot go on here as it is.
+    pub(super) fn give_up(&mut self, id: FeedId, reason: &str) {
+        tracing::error!(feed = id.0, reason, "feed ended");
+        let mut agreed = self.core.agreed_mut();
+        agreed.refused.insert(id, reason.to_owned());
+        let ended = agreed.feeds.remove(&id);
+        drop(agreed);
+        if let Some(feed) = &ended {
+            feed.abandon();
+        }
+        self.leaving.extend(ended);
+    }
+}
+
+/// Hands a feed what an entry says of it; `false` if it has to begin otherwise.
+fn lead_on(feed: &Feed, index: u64, effect: Effect, machine: &Machine) -> bool {
+    let own = feed.id;
+    match effect {
+        Effect::Ticked(ticks) => {
+            let mut ticks = ticks.into_iter().filter(|tick| tick.feed == own);
+            return ticks.all(|tick| feed.tick(index, tick));
+        }
+        Effect::LanesAdded { feed: id, first } if id == own => {
+            for lane in &machine.feeds()[&id].lanes[first as usize..] {
+                feed.add_lane(index, lane.source as usize, LaneTrail::of(lane));
+            }
+        }
+        Effect::LanesRetired { feed: id, lanes } if id == own => {
+            for lane in lanes {
+                let retired = &machine.feeds()[&id].lanes[lane as usize];
+                feed.retire_lane(index, lane, retired.source as usize, retired.name.clone());
+            }
+        }
+        Effect::FeedsJoined { into, .. } => return into != own,
+        Effect::PipelineRemoved { feed: id, .. } => return id != own,
+        _ => {}
+    }
+    true
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::other(format!("a peer's state of a feed is not taken: {why}"))
+}

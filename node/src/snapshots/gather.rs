@@ -1,0 +1,165 @@
+//! Makes a checkpoint: the state of each feed where it stands. A feed that is slow, waits or has stopped keeps the state that
+//! the checkpoint before has of it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+use unisono_replication::rt::mpsc::RecvTimeoutError;
+
+use unisono_replication::command::FeedId;
+use unisono_replication::machine::Effect;
+
+use super::NodeSnapshots;
+use super::choice::{Choice, Known, choose};
+use crate::checkpoint::{
+    Head, PartId, Replay, StoredCheckpoint, UnfinishedCheckpoint, copy, encode_heads,
+};
+use crate::driver::{PendingCheckpoint, PendingFeed};
+use crate::feed::FeedCheckpoint;
+use crate::threads::lock;
+use unisono_replication::rt;
+
+/// How long all feeds together may take to get to where the log was read: those that need longer are saved as they are.
+const SOON: Duration = Duration::from_secs(2);
+/// How long, after that, a tick may take that is under way. Other feeds' states are held meanwhile.
+const A_TICK: Duration = Duration::from_secs(3);
+
+type States = BTreeMap<FeedId, FeedCheckpoint>;
+
+impl NodeSnapshots {
+    /// Writes the feeds' parts. `None` if there is nothing to save yet.
+    pub(super) fn gather(
+        &self,
+        pending: PendingCheckpoint,
+    ) -> io::Result<Option<UnfinishedCheckpoint>> {
+        let PendingCheckpoint {
+            position,
+            base,
+            replica,
+            feeds,
+        } = pending;
+        let states = collect(feeds);
+        let header = base.as_ref().map(StoredCheckpoint::header);
+        let mut known = Known {
+            base: header.map_or(0, |header| header.index),
+            end: position.index,
+            ..Known::default()
+        };
+        if let Some(header) = header {
+            known.states.clone_from(&header.feeds);
+        }
+        known
+            .states
+            .extend(states.iter().map(|(&id, state)| (id, state.index)));
+        let mut replay = Replay::begin(&replica, header)?;
+        replay.read_up_to(position.index, |index, effect, _| {
+            if let Effect::FeedsJoined { from, into } = effect {
+                known.joined.push((from, into, index));
+            }
+        })?;
+        for (&id, feed) in replay.machine().feeds() {
+            if replay.machine().has_pipelines(id) {
+                known.alive.insert(id);
+                if feed.ticks == 0 {
+                    known.blank.insert(id);
+                }
+            }
+        }
+        let Choice { index, needed } = choose(&known);
+        self.note_held(&needed, position.index);
+        if index == 0 {
+            return Ok(None);
+        }
+        if index < position.index {
+            replay = Replay::begin(&replica, header)?;
+            replay.read_up_to(index, |_, _, _| {})?;
+        }
+        let mut header = replay.into_header();
+        header.made_at = position.index;
+        header.feeds = needed;
+        header
+            .feeds
+            .retain(|feed, _| known.states.contains_key(feed));
+        let kept = header.feeds.keys().filter(|id| !states.contains_key(id));
+        let kept: Vec<FeedId> = kept.copied().collect();
+        let live = |id: &FeedId| header.feeds.contains_key(id);
+        let states: Vec<_> = states.into_iter().filter(|(id, _)| live(id)).collect();
+        let mut checkpoint = self.store.begin(header)?;
+        for (id, state) in states {
+            write(&mut checkpoint, id, state)?;
+        }
+        if let Some(base) = base.filter(|_| !kept.is_empty()) {
+            copy(&base, &mut checkpoint, |id| kept.contains(&id))?;
+        }
+        Ok(Some(checkpoint))
+    }
+
+    /// Notes which feeds hold the log back by more than is kept of it anyway, and did so the last time: they don't move.
+    fn note_held(&self, needed: &BTreeMap<FeedId, u64>, end: u64) {
+        let behind = needed.iter().filter(|&(_, &index)| index < end);
+        let behind: BTreeMap<_, _> = behind.map(|(&id, &index)| (id, index)).collect();
+        let mut known = lock(&self.behind);
+        let mut held = behind.clone();
+        held.retain(|id, index| known.get(id) == Some(index) && *index + self.keep < end);
+        for (feed, index) in &held {
+            tracing::warn!(
+                feed = feed.0,
+                index,
+                "the feed does not move here: the agreed log is kept from entry {index} on, until its state can be \
+                 taken from a peer's checkpoint"
+            );
+        }
+        *known = behind;
+        *lock(&self.held) = held;
+    }
+}
+
+/// What the feeds give: those that are nearly there where the log was read, the others as they are.
+fn collect(feeds: Vec<PendingFeed>) -> States {
+    let mut states = States::new();
+    let mut slow = Vec::new();
+    let until = rt::now() + SOON;
+    for feed in feeds {
+        let left = until.saturating_duration_since(rt::now());
+        match feed.state.recv_timeout(left) {
+            Ok(state) => drop(states.insert(feed.id, state)),
+            Err(RecvTimeoutError::Timeout) => slow.push((feed.id, feed.saver.save())),
+            Err(RecvTimeoutError::Disconnected) => told_kept(feed.id),
+        }
+    }
+    let until = rt::now() + A_TICK;
+    for (id, state) in slow {
+        let left = until.saturating_duration_since(rt::now());
+        match state.recv_timeout(left) {
+            Ok(state) => drop(states.insert(id, state)),
+            Err(_) => told_kept(id),
+        }
+    }
+    states
+}
+
+fn told_kept(feed: FeedId) {
+    tracing::warn!(
+        feed = feed.0,
+        "the feed is stopped or waits for records: its state in the checkpoint is that of the one before"
+    );
+}
+
+fn write(
+    checkpoint: &mut UnfinishedCheckpoint,
+    id: FeedId,
+    state: FeedCheckpoint,
+) -> io::Result<()> {
+    let heads: Vec<_> = state.heads.into_iter().map(Head::from).collect();
+    checkpoint.part(PartId::Heads(id), |part| {
+        part.write_all(&encode_heads(&heads))
+    })?;
+    let snapshot = state.snapshot;
+    checkpoint.part(PartId::Feed(id), |part| snapshot.write_feed(part))?;
+    for (number, lane) in (0..).zip(0..snapshot.lanes()) {
+        checkpoint.part(PartId::Lane(id, number), |part| {
+            snapshot.write_lane(lane, part)
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! A feed that doesn't move on this node, and would keep the agreed log from being purged for ever, takes its state from a
+//! peer's checkpoint. A peer cuts the feed's part out of its newest one, with the rows that are not published, and is asked
+//! for that piece by piece.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use unisono_replication::command::FeedId;
+
+use super::NodeSnapshots;
+use crate::checkpoint::{CheckpointReader, Scratch, send};
+use crate::core::Core;
+use crate::driver::Request;
+use crate::threads::lock;
+use unisono_replication::rt;
+
+/// The first byte of a question for a feed's part.
+pub const TAG: u8 = b'P';
+/// The version of questions and answers, the byte behind it, and the first of an answer.
+const VERSION: u8 = 1;
+/// Bytes that an answer carries at most.
+const PIECE: usize = 1 << 20;
+
+/// What a node asks of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Question {
+    feed: FeedId,
+    /// The state must be beyond this index of the agreed log.
+    beyond: u64,
+    /// From which byte on; at 0 the peer looks for its newest.
+    offset: u64,
+    /// From another byte on: of which state, as [`Answer::index`] said.
+    index: u64,
+}
+
+/// A piece of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Answer {
+    /// Where the state stands; 0: there is none beyond.
+    index: u64,
+    /// All of it.
+    bytes: u64,
+    piece: Vec<u8>,
+}
+
+/// What a peer is copying.
+pub(super) struct Cut {
+    feed: FeedId,
+    index: u64,
+    bytes: u64,
+    file: File,
+}
+
+fn encode_question(question: &Question) -> io::Result<Vec<u8>> {
+    postcard::to_extend(question, vec![TAG, VERSION]).map_err(io::Error::other)
+}
+
+fn decode_question(bytes: &[u8]) -> io::Result<Question> {
+    match bytes {
+        [TAG, VERSION, body @ ..] => postcard::from_bytes(body).map_err(io::Error::other),
+        _ => Err(other_version()),
+    }
+}
+
+fn encode_answer(answer: &Answer) -> io::Result<Vec<u8>> {
+    postcard::to_extend(answer, vec![VERSION]).map_err(io::Error::other)
+}
+
+fn decode_answer(bytes: &[u8]) -> io::Result<Answer> {
+    match bytes {
+        [VERSION, body @ ..] => postcard::from_bytes(body).map_err(io::Error::other),
+        _ => Err(other_version()),
+    }
+}
+
+fn other_version() -> io::Error {
+    io::Error::other(
+        "a message about a feed's state is another version's: run the same Unisono on both nodes",
+    )
+}
+
+impl NodeSnapshots {
+    /// Answers a peer that wants a feed's part.
+    pub(super) fn answer_part(&self, question: &[u8]) -> io::Result<Vec<u8>> {
+        let question = decode_question(question)?;
+        let mut cut = lock(&self.cut);
+        if question.offset == 0 {
+            *cut = self.cut_out(question)?;
+        }
+        let Some(known) = cut.as_ref().filter(|cut| cut.feed == question.feed) else {
+            return encode_answer(&Answer {
+                index: 0,
+                bytes: 0,
+                piece: Vec::new(),
+            });
+        };
+        if question.offset > 0 && known.index != question.index {
+            return Err(io::Error::other("another node has asked for another state"));
+        }
+        let left = known.bytes.saturating_sub(question.offset);
+        let mut piece = vec![0; usize::try_from(left).map_or(PIECE, |left| left.min(PIECE))];
+        known.file.read_exact_at(&mut piece, question.offset)?;
+        let answer = encode_answer(&Answer {
+            index: known.index,
+            bytes: known.bytes,
+            piece,
+        });
+        if left <= PIECE as u64 {
+            *cut = None;
+        }
+        answer
+    }
+
+    fn cut_out(&self, question: Question) -> io::Result<Option<Cut>> {
+        let feed = question.feed;
+        let Some(checkpoint) = self.store.current() else {
+            return Ok(None);
+        };
+        let index = checkpoint.header().feeds.get(&feed).copied();
+        let Some(index) = index.filter(|&index| index > question.beyond) else {
+            return Ok(None);
+        };
+        // Its name is gone when this returns; the file goes with the last handle.
+        let (_path, mut file) = self.store.scratch(&format!("cut-{}", feed.0))?;
+        let mut out = io::BufWriter::new(&mut file);
+        send(&checkpoint, &self.results, Some(feed), &mut out)?;
+        out.flush()?;
+        drop(out);
+        let bytes = file.metadata()?.len();
+        Ok(Some(Cut {
+            feed,
+            index,
+            bytes,
+            file,
+        }))
+    }
+
+    /// Puts what a peer sent in the place of the feed's state here.
+    fn put(&self, feed: FeedId, path: &Scratch) -> io::Result<u64> {
+        // All of it is looked at before any of it takes the place of what is here.
+        CheckpointReader::open(path.path())?.verify()?;
+        let part = CheckpointReader::open(path.path())?;
+        let index = part.header().feeds.get(&feed).copied().unwrap_or(0);
+        let _making = lock(&self.making);
+        let patient = self.request(|reply| Request::TakeOut(feed, index, reply))??;
+        let healed = Box::new(patient.treat(part, &self.store, &self.results)?);
+        self.request(|reply| Request::PutIn(healed, reply))?
+    }
+}
+
+/// Takes from peers what holds the agreed log back here.
+pub async fn heal(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>) {
+    let held = lock(&snapshots.held).clone();
+    lock(&core.health.held).clone_from(&held);
+    for (feed, beyond) in held {
+        for peer in crate::backfill::peers(core) {
+            match take(core, snapshots, feed, beyond, peer).await {
+                Ok(None) => continue,
+                Ok(Some(index)) => {
+                    tracing::warn!(
+                        feed = feed.0,
+                        peer,
+                        index,
+                        "the feed's state is taken from a peer's checkpoint"
+                    );
+                }
+                Err(error) => {
+                    tracing::warn!(feed = feed.0, peer, %error, "no state of the feed from this peer");
+                    continue;
+                }
+            }
+            break;
+        }
+    }
+}
+
+/// Whether the peer had one, and where it stands.
+async fn take(
+    core: &Core,
+    snapshots: &Arc<NodeSnapshots>,
+    feed: FeedId,
+    beyond: u64,
+    peer: u16,
+) -> io::Result<Option<u64>> {
+    let mut question = Question {
+        feed,
+        beyond,
+        offset: 0,
+        index: 0,
+    };
+    let mut file = None;
+    loop {
+        let asked = core.replica.ask(peer, encode_question(&question)?).await?;
+        let answer = decode_answer(&asked)?;
+        if answer.index == 0 {
+            return Ok(None);
+        }
+        if question.offset > 0 && answer.index != question.index {
+            return Err(io::Error::other("the peer sends another state"));
+        }
+        let (path, out) = match file.take() {
+            Some(open) => open,
+            None => snapshots.store.scratch(&format!("part-{}", feed.0))?,
+        };
+        out.write_all_at(&answer.piece, question.offset)?;
+        question.index = answer.index;
+        question.offset += answer.piece.len() as u64;
+        if answer.piece.is_empty() || question.offset >= answer.bytes {
+            let own = Arc::clone(snapshots);
+            let put = rt::blocking(move || own.put(feed, &path));
+            return put.await.map_err(io::Error::other)?.map(Some);
+        }
+        file = Some((path, out));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_answers_are_read_from_and_written_to_the_golden_bytes() {
+        let question = Question {
+            feed: FeedId(3),
+            beyond: 300,
+            offset: 1 << 20,
+            index: 70_000,
+        };
+        let bytes = crate::golden::bytes("part-question", &encode_question(&question).unwrap());
+        assert_eq!(decode_question(&bytes).unwrap(), question);
+        let answer = Answer {
+            index: 70_000,
+            bytes: 1 << 33,
+            piece: vec![1, 2, 3],
+        };
+        let bytes = crate::golden::bytes("part-answer", &encode_answer(&answer).unwrap());
+        assert_eq!(decode_answer(&bytes).unwrap(), answer);
+        assert!(decode_answer(&[2, 0]).is_err() && decode_question(&[TAG, 2]).is_err());
+    }
+}
