@@ -163,15 +163,44 @@ pub(crate) fn ask_all(
         let takeover = Arc::clone(takeover);
         tokio::spawn(async move {
             loop {
-                if let Some((told, offset)) = ask(&mut link).await {
+                let hear = |told: Told, offset| {
                     takeover.met(&told);
                     gossip.hear(told, offset);
-                }
-                if tokio::time::timeout(EVERY, link.ended()).await.is_ok() {
+                };
+                let attended = attend(&mut link, hear).await;
+                if attended != Attended::Well {
                     takeover.connection_ended(number).await;
+                }
+                if attended == Attended::Absent {
+                    tokio::time::sleep(EVERY).await;
                 }
             }
         });
+    }
+}
+
+/// What came of a question and of the time until the next one.
+#[derive(Debug, PartialEq, Eq)]
+enum Attended {
+    Well,
+    /// The connection has ended.
+    Ended,
+    /// The question failed, and there is no connection.
+    Absent,
+}
+
+/// Asks a peer, then watches the connection until the next question is due.
+async fn attend(link: &mut Link, hear: impl FnOnce(Told, f64)) -> Attended {
+    match ask(link).await {
+        Some((told, offset)) => hear(told, offset),
+        // A peer that dies in the midst of a question leaves no connection whose end could be watched: without this its
+        // death would be found by silence alone.
+        None if link.is_closed() => return Attended::Absent,
+        None => {}
+    }
+    match tokio::time::timeout(EVERY, link.ended()).await {
+        Ok(()) => Attended::Ended,
+        Err(_) => Attended::Well,
     }
 }
 
@@ -212,6 +241,20 @@ mod tests {
             (read.node_id, read.in_cluster, read.status),
             (told.node_id, true, vec![1, 44])
         );
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_dies_while_it_is_asked_is_lost_at_once() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut link = Link::new(listener.local_addr().unwrap().to_string());
+        let dies = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+        });
+        assert_eq!(attend(&mut link, |_, _| ()).await, Attended::Absent);
+        dies.await.unwrap();
+        // Its port refuses now.
+        assert_eq!(attend(&mut link, |_, _| ()).await, Attended::Absent);
     }
 
     #[test]
