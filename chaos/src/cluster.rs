@@ -63,22 +63,27 @@ pub struct Cluster {
     nodes: BTreeMap<u16, NodeProcess>,
     client: reqwest::Client,
     pipeline: String,
+    dir: PathBuf,
 }
 
 impl Cluster {
-    /// Writes the configs and starts all nodes, with the demo's pipeline.
+    /// Writes the configs and starts all nodes, with the demo's pipeline; `environment` is what each finds in its own.
     ///
     /// # Errors
     /// What could not be written or started.
-    pub fn start(options: &ClusterOptions) -> Result<Self> {
-        Self::start_setup(&Setup {
+    pub fn start(
+        options: &ClusterOptions,
+        environment: impl Fn(u16) -> Vec<(String, String)>,
+    ) -> Result<Self> {
+        let setup = Setup {
             binary: options.binary.clone(),
             dir: options.dir.clone(),
             nodes: options.nodes,
             checkpoint_interval: options.checkpoint_interval.clone(),
             streams: orders(&options.medium),
             pipeline: PIPELINE.to_owned(),
-        })
+        };
+        Self::start_within(&setup, environment)
     }
 
     /// Writes the configs and starts all nodes, with pipelines of the caller's own.
@@ -86,6 +91,13 @@ impl Cluster {
     /// # Errors
     /// What could not be written or started.
     pub fn start_setup(setup: &Setup) -> Result<Self> {
+        Self::start_within(setup, |_| Vec::new())
+    }
+
+    fn start_within(
+        setup: &Setup,
+        environment: impl Fn(u16) -> Vec<(String, String)>,
+    ) -> Result<Self> {
         let ports = free_ports(usize::from(setup.nodes) * 2)?;
         let (http_ports, raft_ports) = ports.split_at(usize::from(setup.nodes));
         let addresses = |ports: &[u16]| -> BTreeMap<u16, String> {
@@ -101,6 +113,7 @@ impl Cluster {
                 .with_context(|| format!("cannot write {}", config.display()))?;
             let log = setup.dir.join(format!("node-{number}.log"));
             let mut node = NodeProcess::new(&setup.binary, config, log, address.clone());
+            node.keep_in_environment(environment(number));
             node.start()?;
             nodes.insert(number, node);
         }
@@ -108,6 +121,7 @@ impl Cluster {
             nodes,
             client: http::client()?,
             pipeline: setup.pipeline.clone(),
+            dir: setup.dir.clone(),
         })
     }
 
@@ -124,6 +138,12 @@ impl Cluster {
             .iter()
             .map(|(&number, node)| (number, node.address().to_owned()))
             .collect()
+    }
+
+    /// The folder that a node runs in; its config stands beside it, under the same name.
+    #[must_use]
+    pub fn folder(&self, number: u16) -> PathBuf {
+        self.dir.join(format!("unisono-{number}"))
     }
 
     /// Where a node writes what it logs.

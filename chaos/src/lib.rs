@@ -6,6 +6,7 @@
 pub mod checker;
 pub mod cluster;
 pub mod exact;
+pub mod fault;
 pub mod folder;
 pub mod generator;
 pub mod http;
@@ -15,5 +16,6 @@ pub mod order;
 pub mod report;
 pub mod row;
 pub mod run;
+mod slow_disk;
 pub mod stage;
 pub mod watch;

@@ -9,9 +9,10 @@ use crate::order::{COUNTED_STATUS, IDLE_MS, LAG_MS, PIPELINE, WINDOW_MS};
 /// Where orders come from and rows go to.
 #[derive(Clone, Debug)]
 pub enum Medium {
-    /// NDJSON files in a folder, a lane each; rows are served by the replicas themselves.
+    /// NDJSON files, a lane each, of which each replica reads a copy of its own: the folder `input` in that which it runs
+    /// in. Rows are served by the replicas themselves.
     Files {
-        /// The folder.
+        /// The folder with what all copies should hold.
         dir: PathBuf,
     },
     /// Topics of a Kafka broker.
@@ -104,9 +105,8 @@ highest = "max(amount)"
 
 fn source_and_sink(medium: &Medium) -> (String, &'static str) {
     match medium {
-        Medium::Files { dir } => {
-            let dir = path(dir);
-            let files = format!("files = {{ dir = {dir}, pattern = \"*.ndjson\" }}");
+        Medium::Files { .. } => {
+            let files = "files = { dir = \"/proc/self/cwd/input\", pattern = \"*.ndjson\" }";
             (
                 format!("[[source]]\nname = \"orders\"\n{files}\n"),
                 "builtin",
