@@ -65,3 +65,32 @@ impl SlowDisk {
         Ok(std::fs::remove_file(self.switch(number))?)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_write_to_a_slow_disk_takes_longer_until_it_is_healed() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = SlowDisk::build(dir.path()).unwrap();
+        // GNU's `sync FILE` is one fsync.
+        let took = || {
+            let began = Instant::now();
+            let mut sync = Command::new("sync");
+            let status = sync.arg(dir.path()).envs(disk.environment(1)).status();
+            assert!(status.unwrap().success());
+            began.elapsed()
+        };
+        disk.slow(2).unwrap();
+        let quick = (0..20).map(|_| took()).min().unwrap();
+        disk.slow(1).unwrap();
+        let slow = (0..3).map(|_| took()).min().unwrap();
+        assert!(slow >= Duration::from_millis(100), "{slow:?}");
+        disk.heal(1).unwrap();
+        assert!(quick < Duration::from_millis(100), "{quick:?}");
+    }
+}

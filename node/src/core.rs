@@ -23,6 +23,7 @@ use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
+use crate::waits::Waits;
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {
@@ -121,10 +122,10 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// Checkpoints that were taken from peers.
     pub checkpoints_installed: AtomicU64,
-    /// Questions before ticks, and for how many microseconds their answers were waited for.
-    pub confirmations: AtomicU64,
-    /// See there.
-    pub confirmation_micros: AtomicU64,
+    /// How long another replica's word was waited for before ticks.
+    pub tick_waits: Waits,
+    /// The same before rows were published.
+    pub row_waits: Waits,
     /// Ticks that were accepted by the word of the leader alone: no other replica's counted.
     pub ticks_alone: AtomicU64,
     /// Rows and dead letters that this node published alone.

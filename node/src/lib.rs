@@ -31,3 +31,4 @@ pub mod source;
 mod status;
 pub mod telemetry;
 pub mod threads;
+mod waits;

@@ -74,7 +74,7 @@ impl Confirming {
             self.asked_all = Some(sent.at);
             self.ask_until(core, &sent, None, GATHER).await;
         }
-        count(core, sent.at);
+        core.counters.tick_waits.add(sent.at.elapsed());
         for (replica, feed) in lock(&core.seconds).lapse(Instant::now()) {
             tracing::warn!(
                 replica,
@@ -162,15 +162,6 @@ fn begin(core: &Core, term: u64) {
     let mut others = core.replica.view().borrow().voters.clone();
     others.retain(|&number| number != core.config.node.id);
     lock(&core.seconds).begin(term, &others);
-}
-
-fn count(core: &Core, asked: Instant) {
-    let micros = u64::try_from(asked.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let counters = &core.counters;
-    counters.confirmations.fetch_add(1, Ordering::Relaxed);
-    counters
-        .confirmation_micros
-        .fetch_add(micros, Ordering::Relaxed);
 }
 
 fn lane_of(core: &Core, feed: FeedId, lane: u32) -> Option<Arc<LaneBuffer>> {

@@ -82,6 +82,7 @@ impl RowsConfirm {
         loop {
             match standing(core, &asked, began) {
                 Standing::Done { alone } => {
+                    core.counters.row_waits.add(began.elapsed());
                     core.counters.rows_alone.fetch_add(alone, Ordering::Relaxed);
                     return Ok(());
                 }

@@ -42,24 +42,24 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics
 }
 
-fn total(name: &str, help: &str, counter: &AtomicU64) -> Metric {
-    Metric::counter(name, help, number(counter.load(Ordering::Relaxed)))
-}
-
-/// What it costs this node, while it leads, that another one confirms each tick.
-fn confirming(counters: &Counters) -> [Metric; 2] {
-    [
-        total(
-            "unisono_confirmations_total",
-            "Times this node asked others what they hold before a tick.",
-            &counters.confirmations,
-        ),
-        total(
-            "unisono_confirmation_microseconds_total",
-            "How long their answers were waited for.",
-            &counters.confirmation_micros,
-        ),
-    ]
+/// What it costs this node, while it leads, that another one confirms ticks and rows.
+fn confirming(counters: &Counters) -> impl Iterator<Item = Metric> {
+    let of = [
+        ("tick", &counters.tick_waits),
+        ("rows", &counters.row_waits),
+    ];
+    of.into_iter().flat_map(|(what, waits)| {
+        let counted = waits.counted();
+        let metrics = Metric::histogram(
+            "unisono_confirmation_seconds",
+            "How long this node, leading, waited for another one's word before ticks and before it published rows.",
+            &counted.up_to,
+            counted.seconds,
+        );
+        metrics
+            .into_iter()
+            .map(move |metric| metric.label("of", what))
+    })
 }
 
 fn node(core: &Core) -> Vec<Metric> {
