@@ -9,7 +9,7 @@ mod kafka;
 mod survey;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unisono_replication::machine::{self, Marks};
 
@@ -144,6 +144,11 @@ pub trait SourceReader: Send {
 
     /// The lane's end offset, if all below it has been handed over: on fresh evidence only, never from silence.
     fn at_end(&mut self, lane: usize) -> Option<i64>;
+
+    /// Since when there is more than can be read, because a transaction that wrote it is open.
+    fn held_since(&mut self, _lane: usize) -> Option<Instant> {
+        None
+    }
 
     /// The file that the lane is, where lanes are files.
     fn file(&self, _lane: usize) -> Option<OpenFile> {

@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::health::Condition;
 use crate::threads::lock;
 pub use condition::{
-    contact, feed_name, feed_troubles, hole, lag, observe, own, peers, seat, stopped, waits,
+    contact, feed_name, feed_troubles, held, hole, lag, observe, own, peers, seat, stopped, waits,
     watch_fitness,
 };
 

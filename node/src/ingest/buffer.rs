@@ -42,6 +42,8 @@ struct State {
     waker: Option<Waker>,
     /// Where the lane ends, and when that was known.
     at_end: Option<(i64, Instant)>,
+    /// Since when an open transaction has kept more from being read.
+    held_since: Option<Instant>,
     fault: Option<String>,
     /// Other records were agreed than those that were in hand, which were dropped.
     disputes: bool,
@@ -123,6 +125,7 @@ impl LaneBuffer {
             awaited: false,
             waker: None,
             at_end: None,
+            held_since: None,
             fault: None,
             disputes: false,
             again: None,
@@ -179,7 +182,7 @@ impl LaneBuffer {
         let before = state.weight;
         state.weight += weight as u64;
         state.delivered_to = next;
-        state.at_end = None;
+        state.forget_end();
         let returned = if state.joins_last(&block, next) {
             Some(block)
         } else {
@@ -221,16 +224,24 @@ impl LaneBuffer {
         }
     }
 
-    /// Notes whether the lane is at its end, on evidence of this moment.
-    pub fn set_at_end(&self, end: Option<i64>) {
-        self.lock().at_end = end.map(|end| (end, Instant::now()));
+    /// Notes whether the lane is at its end, or held by an open transaction and since when, on evidence of this moment.
+    pub fn set_at_end(&self, end: Option<i64>, held_since: Option<Instant>) {
+        let mut state = self.lock();
+        state.at_end = end.map(|end| (end, Instant::now()));
+        state.held_since = held_since;
+    }
+
+    /// Since when an open transaction has kept more of the lane from being read, if so.
+    #[must_use]
+    pub fn held_since(&self) -> Option<Instant> {
+        self.lock().held_since
     }
 
     /// Notes that the lane cannot be read for now. Who takes from it waits: what is wanted may still come.
     pub fn fail(&self, fault: String) {
         let mut state = self.lock();
         state.fault = Some(fault);
-        state.at_end = None;
+        state.forget_end();
     }
 
     /// Notes that the lane can be read again.
@@ -243,7 +254,7 @@ impl LaneBuffer {
         let mut state = self.lock();
         state.blocks.clear();
         state.fault = None;
-        state.at_end = None;
+        state.forget_end();
         drop(state);
         self.room.leave();
     }
@@ -400,8 +411,12 @@ impl State {
     fn drop_read(&mut self, reason: String) {
         self.blocks.clear();
         self.delivered_to = self.taken_to;
-        self.at_end = None;
+        self.forget_end();
         self.again = Some(reason);
+    }
+
+    fn forget_end(&mut self) {
+        (self.at_end, self.held_since) = (None, None);
     }
 
     /// Puts a small block's records into the last block, if nobody has a part of that and it is not full.

@@ -463,7 +463,7 @@ impl ReadLane {
             return Ok(Turn::Read);
         }
         let end = reader.at_end(handle);
-        self.buffer.set_at_end(end);
+        self.buffer.set_at_end(end, reader.held_since(handle));
         Ok(end.map_or(Turn::Nothing, |_| Turn::AtEnd))
     }
 }

@@ -12,7 +12,7 @@ mod topic;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -329,6 +329,14 @@ impl KafkaSource {
         let lane = self.lanes.get(&partition)?;
         let reached = lane.reached_end()?;
         (self.evidence.end(partition) == Some(reached)).then_some(reached)
+    }
+
+    /// Since when a transaction that is open in the partition has kept what was appended from being read, if that is so for
+    /// longer than records are on their way.
+    #[must_use]
+    pub fn held_since(&self, partition: i32) -> Option<Instant> {
+        let reached = self.lanes.get(&partition)?.reached_end()?;
+        self.evidence.held(partition, reached)
     }
 
     /// Empties the common queue: errors, log lines, and records that came before a lane had its queue. Gives how many

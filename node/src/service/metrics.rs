@@ -282,6 +282,12 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
                 "1 if the lane cannot be read on this node at the moment, else 0.",
                 if buffer.fault().is_some() { 1.0 } else { 0.0 },
             )));
+            let held = buffer.held_since().map(|since| since.elapsed());
+            metrics.push(labelled(Metric::gauge(
+                "unisono_lane_held_by_transaction_seconds",
+                "For how long a transaction that is open has kept what was appended from being read; 0: there is none.",
+                held.unwrap_or_default().as_secs_f64(),
+            )));
         }
         let value = if status::stopped(agreed, *id).is_some() {
             1.0

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use unisono_engine::row::StreamId;
+use unisono_engine::row::{Incarnation, StreamId};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Pipeline;
 use unisono_replication::{Role, View};
@@ -102,6 +102,34 @@ pub fn feed_troubles(agreed: &Agreed, id: FeedId) -> Vec<String> {
         ));
     }
     troubles
+}
+
+/// Lanes whose windows wait for the end of a transaction, of all feeds or of one pipeline's. That is no trouble of this node.
+#[must_use]
+pub fn held(agreed: &Agreed, only: Option<Incarnation>) -> Vec<String> {
+    let pipelines = agreed.machine.pipelines();
+    let only = only.map(|only| pipelines.get(&only.0).map(|pipeline| pipeline.feed));
+    let mut told = Vec::new();
+    for (id, feed) in &agreed.feeds {
+        if only.is_some_and(|only| only != Some(*id)) {
+            continue;
+        }
+        let known = &agreed.machine.feeds()[id];
+        for (lane, buffer) in known.lanes.iter().zip(feed.lanes()) {
+            let Some(since) = buffer.held_since() else {
+                continue;
+            };
+            let (source, age) = (&known.sources[lane.source as usize].name, since.elapsed());
+            told.push(format!(
+                "source {source}, lane {}: a transaction has been open for {} s at offset {}: what was appended since cannot be \
+                 read, and windows wait for it; kafka-transactions describe-producers shows whose it is",
+                lane.name,
+                age.as_secs(),
+                lane.cut,
+            ));
+        }
+    }
+    told
 }
 
 /// Takes in how rows stand now. To be called several times a second.

@@ -236,7 +236,7 @@ fn a_million_tombstones_and_a_million_empty_lines_stay_within_the_budget() {
 #[test]
 fn a_fault_holds_back_what_has_not_arrived_and_is_no_end() {
     let (buffer, fingerprints) = filled(&[0, 1], 10, 2);
-    buffer.set_at_end(Some(2));
+    buffer.set_at_end(Some(2), None);
     buffer.fail("gone".to_owned());
     assert_eq!(buffer.fault().as_deref(), Some("gone"));
     assert!(!buffer.is_at_end(2));
@@ -250,10 +250,10 @@ fn a_fault_holds_back_what_has_not_arrived_and_is_no_end() {
 fn a_lane_is_at_its_end_only_when_all_that_arrived_is_cut() {
     let (buffer, _) = filled(&[0, 1], 10, 2);
     assert!(!buffer.is_at_end(2));
-    buffer.set_at_end(Some(2));
+    buffer.set_at_end(Some(2), None);
     assert!(buffer.is_at_end(2));
     assert!(!buffer.is_at_end(1));
-    buffer.set_at_end(None);
+    buffer.set_at_end(None, None);
     assert!(!buffer.is_at_end(2));
 }
 
