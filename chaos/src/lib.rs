@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod exact;
 pub mod fault;
 pub mod folder;
+pub mod gate;
 pub mod generator;
 pub mod http;
 pub mod kafka;

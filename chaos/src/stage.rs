@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::checker::{Copy, Demand, Expectation, check};
-use crate::cluster::{Cluster, ClusterOptions, Medium};
+use crate::cluster::{Cluster, ClusterOptions, Medium, Own};
 use crate::fault::Fault;
+use crate::gate::{Gate, Place};
 use crate::generator::{FileTarget, Forger, Generator, GeneratorOptions, LANES, TopicTarget};
 use crate::http::{self, RowReader};
 use crate::kafka::{self, TopicReader};
@@ -46,6 +47,8 @@ pub struct StageOptions {
     pub dir: PathBuf,
     /// `host:port` of a Kafka broker to use for input and output; `None`: files and the built-in sink.
     pub kafka: Option<String>,
+    /// Each replica's own way to that broker; empty: all go straight.
+    pub gates: Vec<Place>,
     /// The orders.
     pub generator: GeneratorOptions,
     /// As in `ClusterOptions`.
@@ -66,6 +69,8 @@ pub struct Stage {
     no_slow_disk: Option<String>,
     /// Where each replica reads a copy of its own.
     forger: Option<Forger>,
+    /// Of each replica's way to the broker, if they go by gates.
+    gates: Vec<Gate>,
 }
 
 /// Looks at a running drill without holding it up.
@@ -126,7 +131,18 @@ impl Stage {
             Ok(slow_disks) => slow_disks.environment(number),
             Err(_) => Vec::new(),
         };
-        let mut cluster = Cluster::start(&cluster_options, environment)?;
+        let brokers = |number| {
+            let gate = options.gates.get(usize::from(number) - 1)?;
+            Some((options.kafka.clone()?, format!("127.0.0.1:{}", gate.port)))
+        };
+        let mut gates = Vec::new();
+        for &place in &options.gates {
+            gates.push(Gate::build(place).await?);
+        }
+        let mut cluster = Cluster::start(&cluster_options, |number| Own {
+            environment: environment(number),
+            brokers: brokers(number),
+        })?;
         cluster.wait_ready().await?;
         let mut forger = None;
         let (watch, generator) = match &medium {
@@ -157,6 +173,7 @@ impl Stage {
             slow_disks: slow_disks.ok(),
             no_slow_disk,
             forger,
+            gates,
         })
     }
 

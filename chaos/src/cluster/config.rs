@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::Setup;
+use super::{Own, Setup};
 use crate::order::{COUNTED_STATUS, IDLE_MS, LAG_MS, PIPELINE, WINDOW_MS};
 
 /// Where orders come from and rows go to.
@@ -52,6 +52,7 @@ pub(super) fn node_config(
     number: u16,
     http: &BTreeMap<u16, String>,
     raft: &BTreeMap<u16, String>,
+    own: &Own,
 ) -> String {
     let data_dir = setup.dir.join(format!("data-{number}"));
     // Each replica runs in a folder of its own.
@@ -62,7 +63,10 @@ pub(super) fn node_config(
     let checkpoint = checkpoint.map_or_else(String::new, |interval| {
         format!("checkpoint_interval = {}\n", quoted(interval))
     });
-    let streams = &setup.streams;
+    let streams = match &own.brokers {
+        Some((all, own)) => setup.streams.replace(&quoted(all), &quoted(own)),
+        None => setup.streams.clone(),
+    };
     format!(
         r#"data_dir = {data_dir}
 

@@ -39,6 +39,7 @@ impl Stage {
         match fault {
             Fault::Kill | Fault::Drift => None,
             Fault::SlowDisk => self.no_slow_disk.clone(),
+            Fault::Blind if !self.gates.is_empty() => None,
             Fault::Blind | Fault::WrongRecord => match self.forger {
                 Some(_) => None,
                 None => Some("all replicas read one broker".to_owned()),
@@ -84,12 +85,10 @@ impl Stage {
 
     async fn blind(&mut self) -> Result<Unfit> {
         let leader = self.cluster.wait_leader().await?;
-        let seen = self.cluster.folder(leader).join("input");
-        let hidden = self.cluster.folder(leader).join("hidden");
-        std::fs::rename(&seen, &hidden)?;
+        self.set_blind(leader, true)?;
         let time = self.standstill().await;
         let next = self.cluster.wait_leader().await?;
-        std::fs::rename(&hidden, &seen)?;
+        self.set_blind(leader, false)?;
         ensure!(next != leader, "replica {leader} leads on, and is blind");
         self.healed().await?;
         Ok(Unfit {
@@ -97,6 +96,24 @@ impl Stage {
             next,
             time: time?,
         })
+    }
+
+    /// Moves a replica's input out of its sight or back, or shuts its gate to the broker or opens it.
+    fn set_blind(&self, number: u16, blind: bool) -> Result<()> {
+        if let Some(gate) = self.gates.get(usize::from(number) - 1) {
+            if blind {
+                gate.shut();
+            } else {
+                gate.open();
+            }
+            return Ok(());
+        }
+        let input = |name: &str| self.cluster.folder(number).join(name);
+        let (from, to) = match blind {
+            true => ("input", "hidden"),
+            false => ("hidden", "input"),
+        };
+        Ok(std::fs::rename(input(from), input(to))?)
     }
 
     async fn wrong_record(&mut self) -> Result<Unfit> {

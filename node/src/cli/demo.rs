@@ -180,6 +180,7 @@ fn run_options(args: &DemoArgs, folder: &DrillFolder) -> Result<RunOptions, CliE
         binary,
         dir: folder.path().to_owned(),
         kafka: args.kafka.clone(),
+        gates: Vec::new(),
         generator,
         checkpoint_interval: None,
     };

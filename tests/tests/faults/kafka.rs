@@ -96,7 +96,7 @@ fn an_open_transaction_holds_its_lane_and_is_shown_and_its_records_are_not_late(
         return;
     };
     // If the program is still to be built, the transaction must not time out meanwhile.
-    unisono_tests::unisono_binary();
+    let _ = unisono_tests::unisono_binary();
     broker.create_topic("hangs", 2).unwrap();
     broker.produce("hangs", 0, &seconds(0..8)).unwrap();
     broker.produce("hangs", 1, &seconds(0..1)).unwrap();
