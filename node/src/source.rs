@@ -145,6 +145,11 @@ pub trait SourceReader: Send {
     /// The lane's end offset, if all below it has been handed over: on fresh evidence only, never from silence.
     fn at_end(&mut self, lane: usize) -> Option<i64>;
 
+    /// Since when nothing comes and nobody has said that there is nothing: a moment ago, if all is well.
+    fn unanswered_since(&mut self, _lane: usize) -> Option<Instant> {
+        None
+    }
+
     /// Since when there is more than can be read, because a transaction that wrote it is open.
     fn held_since(&mut self, _lane: usize) -> Option<Instant> {
         None

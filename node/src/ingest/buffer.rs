@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use unisono_replication::machine::Marks;
 
+use super::end::End;
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 use crate::threads::lock;
@@ -42,8 +43,8 @@ struct State {
     waker: Option<Waker>,
     /// Where the lane ends, and when that was known.
     at_end: Option<(i64, Instant)>,
-    /// Since when an open transaction has kept more from being read.
-    held_since: Option<Instant>,
+    /// What else is known of it.
+    end: End,
     fault: Option<String>,
     /// Other records were agreed than those that were in hand, which were dropped.
     disputes: bool,
@@ -125,7 +126,7 @@ impl LaneBuffer {
             awaited: false,
             waker: None,
             at_end: None,
-            held_since: None,
+            end: End::default(),
             fault: None,
             disputes: false,
             again: None,
@@ -224,17 +225,23 @@ impl LaneBuffer {
         }
     }
 
-    /// Notes whether the lane is at its end, or held by an open transaction and since when, on evidence of this moment.
-    pub fn set_at_end(&self, end: Option<i64>, held_since: Option<Instant>) {
+    /// Notes what is known of the lane's end at this moment.
+    pub fn set_end(&self, end: End) {
         let mut state = self.lock();
-        state.at_end = end.map(|end| (end, Instant::now()));
-        state.held_since = held_since;
+        state.at_end = end.at.map(|at| (at, Instant::now()));
+        state.end = end;
+    }
+
+    /// For how long nothing has come of the lane and its source has not answered, where that is longer than it ever takes.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.lock().end.silence()
     }
 
     /// Since when an open transaction has kept more of the lane from being read, if so.
     #[must_use]
     pub fn held_since(&self) -> Option<Instant> {
-        self.lock().held_since
+        self.lock().end.held_since
     }
 
     /// Notes that the lane cannot be read for now. Who takes from it waits: what is wanted may still come.
@@ -416,7 +423,7 @@ impl State {
     }
 
     fn forget_end(&mut self) {
-        (self.at_end, self.held_since) = (None, None);
+        (self.at_end, self.end) = (None, End::default());
     }
 
     /// Puts a small block's records into the last block, if nobody has a part of that and it is not full.

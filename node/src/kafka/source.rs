@@ -331,6 +331,13 @@ impl KafkaSource {
         (self.evidence.end(partition) == Some(reached)).then_some(reached)
     }
 
+    /// Since when nothing comes of the partition and the broker has not said that there is nothing: a moment ago, if all is
+    /// well. `None`: something comes, or the broker has not been reached yet.
+    #[must_use]
+    pub fn unanswered_since(&self, partition: i32) -> Option<Instant> {
+        self.evidence.unanswered_since(partition)
+    }
+
     /// Since when a transaction that is open in the partition has kept what was appended from being read, if that is so for
     /// longer than records are on their way.
     #[must_use]

@@ -193,6 +193,11 @@ impl SourceReader for KafkaReader {
         self.source.at_end(open.partition)
     }
 
+    fn unanswered_since(&mut self, lane: usize) -> Option<Instant> {
+        let open = self.lanes.get(lane)?.as_ref()?;
+        self.source.unanswered_since(open.partition)
+    }
+
     fn held_since(&mut self, lane: usize) -> Option<Instant> {
         let open = self.lanes.get(lane)?.as_ref()?;
         self.source.held_since(open.partition)

@@ -93,6 +93,18 @@ pub fn feed_troubles(agreed: &Agreed, id: FeedId) -> Vec<String> {
             troubles.push(fault);
         }
     }
+    // Where no broker answers, the source says so itself, though later.
+    let lanes = agreed.machine.feeds()[&id].lanes.iter();
+    let silent = lanes
+        .zip(feed.lanes())
+        .find_map(|(lane, buffer)| Some((lane, buffer.silence()?)));
+    if let Some((lane, silence)) = silent.filter(|_| troubles.is_empty()) {
+        let (name, ms) = (&lane.name, silence.as_millis());
+        troubles.push(format!(
+            "feed {}, lane {name}: nothing comes, and the source has not answered for {ms} ms",
+            feed_name(agreed, id)
+        ));
+    }
     let waits = feed.waits_since().map(|since| since.elapsed());
     if let Some(age) = waits.filter(|&age| age >= STANDS && troubles.is_empty()) {
         let age = age.as_secs();

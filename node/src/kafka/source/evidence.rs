@@ -17,7 +17,7 @@ use crate::threads::{lock, wait_while};
 /// An answer older than this, from when it was asked, is no evidence.
 const FRESH: Duration = Duration::from_secs(2);
 /// Between two questions.
-const INTERVAL: Duration = Duration::from_millis(300);
+const INTERVAL: Duration = Duration::from_millis(200);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
 const HELD: Duration = Duration::from_secs(2);
@@ -49,6 +49,7 @@ struct State {
 struct Watched {
     position: i64,
     quiet: bool,
+    quiet_since: Instant,
     answer: Option<(i64, Instant)>,
     cut_at: Option<i64>,
     held: Option<Held>,
@@ -118,6 +119,7 @@ impl Evidence {
         let watched = |position: i64| Watched {
             position,
             quiet: false,
+            quiet_since: Instant::now(),
             answer: None,
             cut_at: None,
             held: None,
@@ -134,6 +136,9 @@ impl Evidence {
         let mut state = self.shared.lock();
         let lane = state.lanes.get_mut(&partition)?;
         let woken = quiet && !lane.quiet;
+        if woken {
+            lane.quiet_since = Instant::now();
+        }
         lane.position = position;
         lane.quiet = quiet;
         let cut_at = lane.cut_at;
@@ -149,6 +154,14 @@ impl Evidence {
         let state = self.shared.lock();
         let (end, asked_at) = state.lanes.get(&partition)?.answer?;
         (asked_at.elapsed() < FRESH).then_some(end)
+    }
+
+    /// Since when a lane is quiet and the broker, which has answered before, has not said why.
+    pub(super) fn unanswered_since(&self, partition: i32) -> Option<Instant> {
+        let state = self.shared.lock();
+        let lane = state.lanes.get(&partition).filter(|lane| lane.quiet)?;
+        let (_, asked_at) = lane.answer?;
+        Some(asked_at.max(lane.quiet_since))
     }
 
     /// Since when more was appended than can be read beyond `position`, by the broker's word of the last two seconds.
@@ -270,6 +283,7 @@ mod tests {
         let mut lane = Watched {
             position: 5,
             quiet: true,
+            quiet_since: start,
             answer: None,
             cut_at: None,
             held: None,
