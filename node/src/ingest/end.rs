@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// A source is asked several times a second why nothing comes; one that has not answered for so long is silent.
-pub(super) const SILENT: Duration = Duration::from_millis(450);
+/// A source is asked ten times a second why nothing comes; one that has not answered for so long is silent.
+pub(super) const SILENT: Duration = Duration::from_millis(300);
 
 /// As a reader knows it at one moment.
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,7 +17,7 @@ use crate::threads::{lock, wait_while};
 /// An answer older than this, from when it was asked, is no evidence.
 const FRESH: Duration = Duration::from_secs(2);
 /// Between two questions.
-const INTERVAL: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
 const HELD: Duration = Duration::from_secs(2);
