@@ -290,6 +290,10 @@ pub struct LaneInfo {
     /// Why this node cannot read it at the moment; `null` where it can.
     #[serde(default)]
     pub trouble: Option<String>,
+    /// Since when, as this node saw it, a transaction that is open has kept what was appended from being read; `null` where
+    /// there is none.
+    #[serde(default)]
+    pub held_since: Option<String>,
 }
 
 /// A set of lanes read together.
@@ -334,6 +338,9 @@ pub struct Readiness {
     pub ready: bool,
     /// Why not; empty when ready.
     pub reasons: Vec<String>,
+    /// What is to be known though the node serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 /// The answer to a request that failed.

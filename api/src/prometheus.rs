@@ -12,6 +12,8 @@ pub enum MetricKind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// How many are up to each bound, how many there are, and their sum: `_bucket`, `_count` and `_sum`.
+    Histogram,
 }
 
 /// One value of one metric.
@@ -42,6 +44,38 @@ impl Metric {
         Self::new(MetricKind::Gauge, name, help, value)
     }
 
+    /// A histogram: how many are not above each bound, which ends with infinity, and the sum of all.
+    #[must_use]
+    pub fn histogram(name: &str, help: &str, up_to: &[(f64, u64)], sum: f64) -> Vec<Self> {
+        let part = |suffix: &str, value| {
+            Self::new(
+                MetricKind::Histogram,
+                &format!("{name}{suffix}"),
+                help,
+                value,
+            )
+        };
+        let count = up_to.last().map_or(0, |&(_, count)| count);
+        let bounds = up_to.iter();
+        let buckets =
+            bounds.map(|&(bound, count)| part("_bucket", count as f64).label("le", number(bound)));
+        buckets
+            .chain([part("_sum", sum), part("_count", count as f64)])
+            .collect()
+    }
+
+    /// The name that its help and kind are shown under.
+    fn family(&self) -> &str {
+        let suffixes = ["_bucket", "_sum", "_count"];
+        let base = suffixes
+            .iter()
+            .find_map(|suffix| self.name.strip_suffix(suffix));
+        match self.kind {
+            MetricKind::Histogram => base.unwrap_or(&self.name),
+            MetricKind::Counter | MetricKind::Gauge => &self.name,
+        }
+    }
+
     fn new(kind: MetricKind, name: &str, help: &str, value: f64) -> Self {
         Self {
             name: name.to_owned(),
@@ -65,7 +99,7 @@ impl Metric {
 pub fn render(metrics: &[Metric]) -> String {
     let mut names: Vec<(String, Vec<&Metric>)> = Vec::new();
     for metric in metrics {
-        let name = plain_name(&metric.name, true);
+        let name = plain_name(metric.family(), true);
         match names.iter_mut().find(|(known, _)| *known == name) {
             Some((_, group)) => group.push(metric),
             None => names.push((name, vec![metric])),
@@ -77,6 +111,7 @@ pub fn render(metrics: &[Metric]) -> String {
         let kind = match first.kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let help = first.help.replace('\\', "\\\\").replace('\n', "\\n");
         // Writing to a text cannot fail.
@@ -84,7 +119,8 @@ pub fn render(metrics: &[Metric]) -> String {
         for metric in group {
             let _ = writeln!(
                 text,
-                "{name}{} {}",
+                "{}{} {}",
+                plain_name(&metric.name, true),
                 labels(&metric.labels),
                 number(metric.value)
             );
@@ -154,5 +190,20 @@ mod tests {
                         # TYPE unisono_lag_records gauge\n\
                         unisono_lag_records +Inf\n";
         assert_eq!(text, expected);
+    }
+    #[test]
+    fn a_histogram_is_one_name_with_buckets_sum_and_count() {
+        let waits = Metric::histogram("wait_seconds", "w", &[(0.5, 2), (f64::INFINITY, 3)], 4.25);
+        let waits: Vec<Metric> = waits
+            .into_iter()
+            .map(|wait| wait.label("of", "a"))
+            .collect();
+        let expected = "# HELP wait_seconds w\n\
+                        # TYPE wait_seconds histogram\n\
+                        wait_seconds_bucket{le=\"0.5\",of=\"a\"} 2\n\
+                        wait_seconds_bucket{le=\"+Inf\",of=\"a\"} 3\n\
+                        wait_seconds_sum{of=\"a\"} 4.25\n\
+                        wait_seconds_count{of=\"a\"} 3\n";
+        assert_eq!(render(&waits), expected);
     }
 }

@@ -56,6 +56,15 @@ pub struct Setup {
     pub pipeline: String,
 }
 
+/// What one node has for itself.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// What it finds in its environment at each start.
+    pub environment: Vec<(String, String)>,
+    /// The brokers as all know them, and as it does.
+    pub brokers: Option<(String, String)>,
+}
+
 /// `unisono serve` processes, numbered from 1. All are killed when this is dropped, and end by themselves when this
 /// process dies.
 #[derive(Debug)]
@@ -63,22 +72,24 @@ pub struct Cluster {
     nodes: BTreeMap<u16, NodeProcess>,
     client: reqwest::Client,
     pipeline: String,
+    dir: PathBuf,
 }
 
 impl Cluster {
-    /// Writes the configs and starts all nodes, with the demo's pipeline.
+    /// Writes the configs and starts all nodes, with the demo's pipeline; `own` tells what each has for itself.
     ///
     /// # Errors
     /// What could not be written or started.
-    pub fn start(options: &ClusterOptions) -> Result<Self> {
-        Self::start_setup(&Setup {
+    pub fn start(options: &ClusterOptions, own: impl Fn(u16) -> Own) -> Result<Self> {
+        let setup = Setup {
             binary: options.binary.clone(),
             dir: options.dir.clone(),
             nodes: options.nodes,
             checkpoint_interval: options.checkpoint_interval.clone(),
             streams: orders(&options.medium),
             pipeline: PIPELINE.to_owned(),
-        })
+        };
+        Self::start_within(&setup, own)
     }
 
     /// Writes the configs and starts all nodes, with pipelines of the caller's own.
@@ -86,6 +97,10 @@ impl Cluster {
     /// # Errors
     /// What could not be written or started.
     pub fn start_setup(setup: &Setup) -> Result<Self> {
+        Self::start_within(setup, |_| Own::default())
+    }
+
+    fn start_within(setup: &Setup, own: impl Fn(u16) -> Own) -> Result<Self> {
         let ports = free_ports(usize::from(setup.nodes) * 2)?;
         let (http_ports, raft_ports) = ports.split_at(usize::from(setup.nodes));
         let addresses = |ports: &[u16]| -> BTreeMap<u16, String> {
@@ -96,11 +111,13 @@ impl Cluster {
         let (http, raft) = (addresses(http_ports), addresses(raft_ports));
         let mut nodes = BTreeMap::new();
         for (&number, address) in &http {
+            let own = own(number);
             let config = setup.dir.join(format!("unisono-{number}.toml"));
-            std::fs::write(&config, node_config(setup, number, &http, &raft))
+            std::fs::write(&config, node_config(setup, number, &http, &raft, &own))
                 .with_context(|| format!("cannot write {}", config.display()))?;
             let log = setup.dir.join(format!("node-{number}.log"));
             let mut node = NodeProcess::new(&setup.binary, config, log, address.clone());
+            node.keep_in_environment(own.environment);
             node.start()?;
             nodes.insert(number, node);
         }
@@ -108,6 +125,7 @@ impl Cluster {
             nodes,
             client: http::client()?,
             pipeline: setup.pipeline.clone(),
+            dir: setup.dir.clone(),
         })
     }
 
@@ -124,6 +142,12 @@ impl Cluster {
             .iter()
             .map(|(&number, node)| (number, node.address().to_owned()))
             .collect()
+    }
+
+    /// The folder that a node runs in; its config stands beside it, under the same name.
+    #[must_use]
+    pub fn folder(&self, number: u16) -> PathBuf {
+        self.dir.join(format!("unisono-{number}"))
     }
 
     /// Where a node writes what it logs.

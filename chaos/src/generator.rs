@@ -19,7 +19,7 @@ use crate::order::LAG_MS;
 mod files;
 mod topic;
 
-pub use files::FileTarget;
+pub use files::{FileTarget, Forger};
 pub use topic::TopicTarget;
 
 /// How many lanes the orders are spread over: files, or partitions.
@@ -249,7 +249,7 @@ mod tests {
             seed: 1,
             late_share: 0.0,
         };
-        let target = FileTarget::create(dir.path()).unwrap();
+        let target = FileTarget::create(dir.path(), &[]).unwrap();
         let generator = Generator::start(options, Clock::start(), target).unwrap();
         let mut input = FileInput::new(dir.path());
         let mut grown = Expectation::default();

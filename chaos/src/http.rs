@@ -35,6 +35,9 @@ pub struct ClusterView {
     pub term: u64,
     /// `leader`, `follower`, `candidate` or `learner`.
     pub role: String,
+    /// Where nodes' files are not what is agreed.
+    #[serde(default)]
+    pub drifts: Vec<serde_json::Value>,
 }
 
 /// One pipeline in `GET /v1/pipelines`, as far as drills use it.

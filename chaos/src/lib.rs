@@ -6,7 +6,9 @@
 pub mod checker;
 pub mod cluster;
 pub mod exact;
+pub mod fault;
 pub mod folder;
+pub mod gate;
 pub mod generator;
 pub mod http;
 pub mod kafka;
@@ -15,5 +17,6 @@ pub mod order;
 pub mod report;
 pub mod row;
 pub mod run;
+mod slow_disk;
 pub mod stage;
 pub mod watch;

@@ -1,24 +1,29 @@
 //! What a drill found, as a line for programs and a text for people.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::checker::Verdict;
+use crate::fault::Fault;
 
-/// Take-over times in milliseconds, by nearest rank.
+/// After any fault rows go on within this time.
+const PROMISED: Duration = Duration::from_secs(1);
+
+/// Times in milliseconds, by nearest rank.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// Half of the take-overs were not slower.
+    /// Half of them were not longer.
     pub p50: f64,
-    /// All but one in a hundred were not slower.
+    /// All but one in a hundred were not longer.
     pub p99: f64,
-    /// The slowest.
+    /// The longest.
     pub max: f64,
 }
 
 impl Percentiles {
-    /// `None` where there was no take-over.
+    /// `None` of none.
     #[must_use]
     pub fn of(times: &[Duration]) -> Option<Self> {
         let mut sorted = times.to_vec();
@@ -43,10 +48,9 @@ impl Percentiles {
 pub struct Report {
     /// What the checker found.
     pub verdict: Verdict,
-    /// How often a leader was killed.
-    pub kills: usize,
-    /// From each kill to the first row by the next leader that could be read.
-    pub takeovers: Vec<Duration>,
+    /// How long the curve stood still after each fault of its kind: from a kill to the first row by the next leader that
+    /// could be read; of a leader that lived, the longest time without a row of a new window.
+    pub times: BTreeMap<Fault, Vec<Duration>>,
     /// How many orders the input has.
     pub orders: u64,
     /// Orders that were too late to count, by the checker.
@@ -62,9 +66,29 @@ struct Line {
     wrong: usize,
     kills: usize,
     takeover_ms: Option<Percentiles>,
+    unfit: BTreeMap<&'static str, Unfit>,
+    over_a_second: usize,
+}
+
+/// Leaders that lived and were unfit in one way.
+#[derive(Serialize)]
+struct Unfit {
+    leaders: usize,
+    standstill_ms: Option<Percentiles>,
 }
 
 impl Report {
+    /// How often rows did not go on within a second.
+    #[must_use]
+    pub fn over_a_second(&self) -> usize {
+        let times = self.times.values().flatten();
+        times.filter(|&&time| time > PROMISED).count()
+    }
+
+    fn of(&self, fault: Fault) -> &[Duration] {
+        self.times.get(&fault).map_or(&[], Vec::as_slice)
+    }
+
     /// One JSON object without a line break.
     #[must_use]
     pub fn json_line(&self) -> String {
@@ -76,15 +100,28 @@ impl Report {
             wrong,
             ..
         } = self.verdict;
-        let takeover_ms = Percentiles::of(&self.takeovers);
+        let lived = self
+            .times
+            .iter()
+            .filter(|(fault, _)| **fault != Fault::Kill);
+        let unfit = lived.map(|(fault, times)| {
+            let (leaders, standstill_ms) = (times.len(), Percentiles::of(times));
+            let of = Unfit {
+                leaders,
+                standstill_ms,
+            };
+            (fault.name(), of)
+        });
         let line = Line {
             windows,
             rows,
             gaps,
             duplicates,
             wrong,
-            kills: self.kills,
-            takeover_ms,
+            kills: self.of(Fault::Kill).len(),
+            takeover_ms: Percentiles::of(self.of(Fault::Kill)),
+            unfit: unfit.collect(),
+            over_a_second: self.over_a_second(),
         };
         serde_json::to_string(&line).unwrap_or_default()
     }
@@ -107,13 +144,26 @@ impl Report {
         };
         let mut text = format!(
             "{headline}: {gaps} gaps, {duplicates} duplicates, {wrong} wrong\n\
-             {} orders, {windows} windows, {rows} rows compared with the input\n\
-             {} leaders killed",
-            self.orders, self.kills
+             {} orders, {windows} windows, {rows} rows compared with the input",
+            self.orders
         );
-        if let Some(Percentiles { p50, p99, max }) = Percentiles::of(&self.takeovers) {
+        for (fault, times) in &self.times {
+            let (count, words) = (times.len(), fault.words());
+            let after = match fault {
+                Fault::Kill | Fault::Drift => "next row after",
+                Fault::SlowDisk | Fault::Blind | Fault::WrongRecord => "no new row for",
+            };
+            let leaders = if count == 1 { "leader" } else { "leaders" };
+            if let Some(Percentiles { p50, p99, max }) = Percentiles::of(times) {
+                text.push_str(&format!(
+                    "\n{count} {leaders} {words}: {after} p50 {p50} ms, p99 {p99} ms, max {max} ms"
+                ));
+            }
+        }
+        let over = self.over_a_second();
+        if over > 0 {
             text.push_str(&format!(
-                ", next row after p50 {p50} ms, p99 {p99} ms, max {max} ms"
+                "\nSLOW: {over} times rows did not go on within a second"
             ));
         }
         for note in &self.verdict.notes {
@@ -161,14 +211,29 @@ mod tests {
             rows: 3,
             ..Verdict::default()
         };
-        let takeovers = millis(&[5]);
+        let times = [
+            (Fault::Kill, millis(&[5])),
+            (Fault::Blind, millis(&[400, 1001])),
+        ];
         let report = Report {
             verdict,
-            kills: 1,
-            takeovers,
+            times: times.into(),
             ..Report::default()
         };
-        let expected = r#"{"windows":2,"rows":3,"gaps":0,"duplicates":0,"wrong":0,"kills":1,"takeover_ms":{"p50":5.0,"p99":5.0,"max":5.0}}"#;
+        let expected = concat!(
+            r#"{"windows":2,"rows":3,"gaps":0,"duplicates":0,"wrong":0,"kills":1,"#,
+            r#""takeover_ms":{"p50":5.0,"p99":5.0,"max":5.0},"unfit":{"blind":{"leaders":2,"#,
+            r#""standstill_ms":{"p50":400.0,"p99":1001.0,"max":1001.0}}},"over_a_second":1}"#
+        );
         assert_eq!(report.json_line(), expected);
+        let text = report.text();
+        assert!(
+            text.contains("2 leaders blind to its source: no new row for p50 400 ms"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("SLOW: 1 times rows did not go on within a second"),
+            "{text}"
+        );
     }
 }

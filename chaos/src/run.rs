@@ -1,4 +1,4 @@
-//! The demo's course: orders flow, leaders are killed one after the other, and the progress is there to be shown.
+//! The demo's course: orders flow, leaders are killed or made unfit one after the other, and the progress is there to be shown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::checker::Verdict;
+use crate::fault::Fault;
 use crate::http::{self, ClusterView};
 use crate::report::Report;
 use crate::stage::{LiveChecker, Sight, Stage, StageOptions};
@@ -31,8 +32,10 @@ pub struct RunOptions {
     pub stage: StageOptions,
     /// How long orders flow.
     pub duration: Duration,
-    /// From one kill to the next; `None`: nobody is killed.
-    pub kill_every: Option<Duration>,
+    /// What the leaders meet with, by turns.
+    pub faults: Vec<Fault>,
+    /// From one fault to the next; `None`: there is none.
+    pub fault_every: Option<Duration>,
 }
 
 /// What a replica is doing, as far as one can see from outside.
@@ -60,8 +63,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Every replica's state by number.
     pub nodes: BTreeMap<u16, NodeState>,
-    /// How long each succession took; one for each kill.
-    pub takeovers: Vec<Duration>,
+    /// How long the curve stood still, by the kind of fault.
+    pub times: BTreeMap<Fault, Vec<Duration>>,
     /// What the checker found so far.
     pub verdict: Verdict,
     /// Orders written so far.
@@ -72,8 +75,8 @@ pub struct Progress {
     pub now_ms: i64,
     /// What happened, with the time since the start, the newest last; numbered from the first.
     pub events: VecDeque<(u64, Duration, String)>,
-    /// When leaders were killed, on the orders' clock.
-    pub kill_times: Vec<i64>,
+    /// When leaders were killed or made unfit, on the orders' clock.
+    pub fault_times: Vec<i64>,
     /// Nodes whose process was killed and not started again yet.
     pub killed: BTreeSet<u16>,
     /// How many events there were in all.
@@ -126,7 +129,9 @@ pub async fn run(
         checker,
         down: None,
         next_check: Instant::now(),
+        faults: VecDeque::new(),
     };
+    run.choose_faults(options, &mut drive);
     run.drive(options, &mut drive).await?;
     run.update(|progress| progress.killed.clear());
     run.update(|progress| progress.phase = "waiting for the last windows, then comparing all");
@@ -153,6 +158,8 @@ struct Drive {
     /// The killed node, and when it is to be started again.
     down: Option<(u16, Instant)>,
     next_check: Instant,
+    /// The next one first.
+    faults: VecDeque<Fault>,
 }
 
 impl Run {
@@ -173,19 +180,30 @@ impl Run {
         });
     }
 
+    /// Leaves out what cannot be dealt here, and says so.
+    fn choose_faults(&self, options: &RunOptions, drive: &mut Drive) {
+        for &fault in &options.faults {
+            match drive.stage.obstacle(fault) {
+                Some(obstacle) => self.event(format!("no fault {}: {obstacle}", fault.name())),
+                None => drive.faults.push_back(fault),
+            }
+        }
+    }
+
     async fn drive(&self, options: &RunOptions, drive: &mut Drive) -> Result<()> {
         let end = self.started + options.duration;
-        let mut next_kill = options.kill_every.map(|every| self.started + every);
+        let mut next_fault = options.fault_every.map(|every| self.started + every);
         while Instant::now() < end && !*self.stop.borrow() {
             drive.stage.cluster.ensure_none_crashed()?;
             self.restart_when_due(drive).await?;
             // A kill in the last moment would not leave time to see its succession.
-            let due = next_kill.filter(|&at| at <= Instant::now() && at + MARGIN < end);
-            if due.is_some() && drive.down.is_none() {
-                self.kill_leader(drive).await?;
-                next_kill = options
-                    .kill_every
-                    .and_then(|every| Some(next_kill? + every));
+            let due = next_fault.filter(|&at| at <= Instant::now() && at + MARGIN < end);
+            if let (Some(due), None) = (due, drive.down) {
+                self.deal(drive).await?;
+                // A fault may take longer than the time between two.
+                next_fault = options
+                    .fault_every
+                    .map(|every| (due + every).max(Instant::now() + every / 2));
             }
             if drive.next_check <= Instant::now() {
                 self.check_live(drive).await?;
@@ -193,6 +211,37 @@ impl Run {
             }
             tokio::time::sleep(STEP).await;
         }
+        Ok(())
+    }
+
+    async fn deal(&self, drive: &mut Drive) -> Result<()> {
+        let Some(fault) = drive.faults.pop_front() else {
+            return Ok(());
+        };
+        drive.faults.push_back(fault);
+        match fault {
+            Fault::Kill => self.kill_leader(drive).await?,
+            _ => self.make_unfit(drive, fault).await?,
+        }
+        let times = drive.stage.times().clone();
+        self.update(|progress| progress.times = times);
+        Ok(())
+    }
+
+    async fn make_unfit(&self, drive: &mut Drive, fault: Fault) -> Result<()> {
+        let now_ms = drive.stage.sight().now_ms();
+        self.update(|progress| progress.fault_times.push(now_ms));
+        self.event(format!("a leader {}", fault.words()));
+        let unfit = drive.stage.make_unfit(fault).await?;
+        let (leader, millis) = (unfit.leader, unfit.time.as_millis());
+        let leads = match unfit.next == leader {
+            true => String::new(),
+            false => format!(", replica {} leads", unfit.next),
+        };
+        let words = fault.words();
+        self.event(format!(
+            "replica {leader} {words}: {millis} ms without a row{leads}"
+        ));
         Ok(())
     }
 
@@ -204,15 +253,13 @@ impl Run {
         let now_ms = drive.stage.sight().now_ms();
         self.update(|progress| {
             progress.killed.insert(leader);
-            progress.kill_times.push(now_ms);
+            progress.fault_times.push(now_ms);
         });
         let takeover = drive.stage.kill_timed(leader).await?;
         let millis = takeover.time.as_millis();
         self.event(format!(
             "killed the leader, replica {leader}: next row after {millis} ms"
         ));
-        let takeovers = drive.stage.takeovers().to_vec();
-        self.update(|progress| progress.takeovers = takeovers);
         drive.down = Some((leader, Instant::now() + DOWN_FOR));
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! One drill from start to verdict: a cluster, a stream of orders, and everybody watching.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,18 +9,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::checker::{Copy, Demand, Expectation, check};
-use crate::cluster::{Cluster, ClusterOptions, Medium};
-use crate::generator::{FileTarget, Generator, GeneratorOptions, LANES, TopicTarget};
+use crate::cluster::{Cluster, ClusterOptions, Medium, Own};
+use crate::fault::Fault;
+use crate::gate::{Gate, Place};
+use crate::generator::{FileTarget, Forger, Generator, GeneratorOptions, LANES, TopicTarget};
 use crate::http::{self, RowReader};
 use crate::kafka::{self, TopicReader};
 use crate::moment::Clock;
 use crate::order::LAG_MS;
 use crate::report::Report;
+use crate::slow_disk::SlowDisk;
 use crate::watch::{Picture, Watch};
 
 mod live;
+mod unfit;
 
 pub use live::LiveChecker;
+pub use unfit::Unfit;
 
 use live::Input;
 
@@ -41,6 +47,8 @@ pub struct StageOptions {
     pub dir: PathBuf,
     /// `host:port` of a Kafka broker to use for input and output; `None`: files and the built-in sink.
     pub kafka: Option<String>,
+    /// Each replica's own way to that broker; empty: all go straight.
+    pub gates: Vec<Place>,
     /// The orders.
     pub generator: GeneratorOptions,
     /// As in `ClusterOptions`.
@@ -55,8 +63,14 @@ pub struct Stage {
     clock: Clock,
     generator: Generator,
     watch: Arc<Watch>,
-    kills: usize,
-    takeovers: Vec<Duration>,
+    times: BTreeMap<Fault, Vec<Duration>>,
+    slow_disks: Option<SlowDisk>,
+    /// Why no disk can be made slow.
+    no_slow_disk: Option<String>,
+    /// Where each replica reads a copy of its own.
+    forger: Option<Forger>,
+    /// Of each replica's way to the broker, if they go by gates.
+    gates: Vec<Gate>,
 }
 
 /// Looks at a running drill without holding it up.
@@ -111,11 +125,30 @@ impl Stage {
             medium: medium.clone(),
             checkpoint_interval: options.checkpoint_interval.clone(),
         };
-        let mut cluster = Cluster::start(&cluster_options)?;
+        let slow_disks = SlowDisk::build(&options.dir);
+        let no_slow_disk = slow_disks.as_ref().err().map(|error| format!("{error:#}"));
+        let environment = |number| match &slow_disks {
+            Ok(slow_disks) => slow_disks.environment(number),
+            Err(_) => Vec::new(),
+        };
+        let brokers = |number| {
+            let gate = options.gates.get(usize::from(number) - 1)?;
+            Some((options.kafka.clone()?, format!("127.0.0.1:{}", gate.port)))
+        };
+        let mut gates = Vec::new();
+        for &place in &options.gates {
+            gates.push(Gate::build(place).await?);
+        }
+        let mut cluster = Cluster::start(&cluster_options, |number| Own {
+            environment: environment(number),
+            brokers: brokers(number),
+        })?;
         cluster.wait_ready().await?;
+        let mut forger = None;
         let (watch, generator) = match &medium {
             Medium::Files { dir } => {
-                let target = FileTarget::create(dir)?;
+                let target = FileTarget::create(dir, &copies(options))?;
+                forger = Some(target.forger());
                 let watch = Watch::replicas(&cluster.addresses())?;
                 (watch, Generator::start(options.generator, clock, target)?)
             }
@@ -136,8 +169,11 @@ impl Stage {
             clock,
             generator,
             watch: Arc::new(watch),
-            kills: 0,
-            takeovers: Vec::new(),
+            times: BTreeMap::new(),
+            slow_disks: slow_disks.ok(),
+            no_slow_disk,
+            forger,
+            gates,
         })
     }
 
@@ -161,6 +197,12 @@ impl Stage {
     /// # Errors
     /// The node does not run, or there is no such row within 30 seconds.
     pub async fn kill_timed(&mut self, killed: u16) -> Result<Takeover> {
+        let time = self.time_kill(killed).await?;
+        self.times.entry(Fault::Kill).or_default().push(time);
+        Ok(Takeover { killed, time })
+    }
+
+    async fn time_kill(&mut self, killed: u16) -> Result<Duration> {
         self.watch.start_timing();
         // The readers may be in the middle of their quiet period.
         tokio::time::sleep(Duration::from_millis(60)).await;
@@ -177,10 +219,7 @@ impl Stage {
             format!("nobody took over from node {killed} ({failure})")
         })?;
         self.cluster.ensure_none_crashed()?;
-        let time = reached - start;
-        self.kills += 1;
-        self.takeovers.push(time);
-        Ok(Takeover { killed, time })
+        Ok(reached - start)
     }
 
     /// Waits for a row of a window that ends after now: the curve goes on.
@@ -196,10 +235,10 @@ impl Stage {
             .map(drop)
     }
 
-    /// How long each succession took, in the order of the kills.
+    /// How long each fault of its kind let the curve stand still, in their order.
     #[must_use]
-    pub fn takeovers(&self) -> &[Duration] {
-        &self.takeovers
+    pub fn times(&self) -> &BTreeMap<Fault, Vec<Duration>> {
+        &self.times
     }
 
     /// What can be seen of the drill while it goes on, and after.
@@ -262,11 +301,9 @@ impl Stage {
             self.cluster.kill_all()?;
             kafka::delete_topics(brokers, &[input, output, frontier]).await?;
         }
-        let (kills, takeovers) = (self.kills, self.takeovers);
         Ok(Report {
             verdict,
-            kills,
-            takeovers,
+            times: self.times,
             orders,
             late: expectation.late(),
         })
@@ -303,11 +340,17 @@ impl Stage {
     }
 }
 
+/// Where each replica reads, if it reads files.
+fn copies(options: &StageOptions) -> Vec<PathBuf> {
+    let copy = |number| Path::new(&options.dir).join(format!("unisono-{number}/input"));
+    (1..=NODES).map(copy).collect()
+}
+
 /// Makes the input's place: folders or topics of its own.
 async fn prepare(options: &StageOptions, clock: Clock) -> Result<Medium> {
     let Some(brokers) = &options.kafka else {
         let dir = options.dir.join("orders");
-        FileTarget::create(&dir)?;
+        FileTarget::create(&dir, &copies(options))?;
         return Ok(Medium::Files { dir });
     };
     let run = format!("{:x}-{:x}", clock.now_ms(), std::process::id());

@@ -46,7 +46,16 @@ struct State {
     newest: VecDeque<Arc<SeenRow>>,
     goal: Option<i64>,
     reached: Option<Instant>,
+    standstill: Option<Standstill>,
     failure: Option<String>,
+}
+
+/// The longest time without a row of a new window.
+struct Standstill {
+    /// The latest window's end, and since when nothing later came.
+    end: i64,
+    since: Instant,
+    longest: Duration,
 }
 
 /// What a view shows.
@@ -138,6 +147,28 @@ impl Watch {
     /// Asks the replicas every few milliseconds from now on, so that a take-over is timed finely.
     pub fn start_timing(&self) {
         self.shared.timing.store(true, Ordering::Relaxed);
+    }
+
+    /// Measures from now on how long no row of a new window comes.
+    pub fn start_standstill(&self) {
+        self.start_timing();
+        let mut state = self.shared.lock();
+        let newest = state.curve.last_key_value();
+        let end = newest.map_or(i64::MIN, |(&end, _)| end);
+        state.standstill = Some(Standstill {
+            end,
+            since: Instant::now(),
+            longest: Duration::ZERO,
+        });
+    }
+
+    /// The longest time since the start of measuring, which ends.
+    pub fn end_standstill(&self) -> Duration {
+        self.shared.timing.store(false, Ordering::Relaxed);
+        let measured = self.shared.lock().standstill.take();
+        measured.map_or(Duration::ZERO, |measured| {
+            measured.longest.max(measured.since.elapsed())
+        })
     }
 
     /// Waits for the first row whose window ends after `end_ms` to be readable anywhere; returns when it was read.
@@ -239,6 +270,11 @@ impl State {
         let end = row.key.0;
         if self.goal.is_some_and(|goal| end > goal) && self.reached.is_none() {
             self.reached = Some(at);
+        }
+        if let Some(standstill) = self.standstill.as_mut().filter(|known| end > known.end) {
+            let stood = at.saturating_duration_since(standstill.since);
+            standstill.longest = standstill.longest.max(stood);
+            (standstill.end, standstill.since) = (end, at);
         }
         if row.seq >= self.next_seq {
             self.next_seq = row.seq + 1;

@@ -24,6 +24,7 @@ use crate::ingest::{ReadAhead, Workers};
 use crate::refused::Refusals;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
+use crate::waits::Waits;
 use unisono_replication::rt;
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
@@ -127,10 +128,10 @@ pub struct Counters {
     pub checkpoints_installed: AtomicU64,
     /// Feeds that took their state from a peer's checkpoint while the others went on.
     pub feeds_healed: AtomicU64,
-    /// Questions before ticks, and for how many microseconds their answers were waited for.
-    pub confirmations: AtomicU64,
-    /// See there.
-    pub confirmation_micros: AtomicU64,
+    /// How long another replica's word was waited for before ticks.
+    pub tick_waits: Waits,
+    /// The same before rows were published.
+    pub row_waits: Waits,
     /// Ticks that were accepted by the word of the leader alone: no other replica's counted.
     pub ticks_alone: AtomicU64,
     /// Rows and dead letters that this node published alone.

@@ -19,7 +19,7 @@ pub const STANDS: Duration = Duration::from_secs(2);
 /// How a node does, as it tells its peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// Pipelines that it can read, confirm and publish now.
+    /// Pipelines that it can read, confirm and publish now; as it is told to others, see `Fitness::score`.
     pub score: u32,
     /// The feeds that it knows, by the entry that created them, and whether each runs.
     pub feeds: BTreeMap<u64, bool>,

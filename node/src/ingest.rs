@@ -1,6 +1,7 @@
 //! Ingest: one thread for each source of a feed reads its lanes ahead of the ticks, and fills their buffers with blocks.
 
 mod buffer;
+mod end;
 mod fold;
 mod read_ahead;
 mod reading;

@@ -34,3 +34,4 @@ pub mod source;
 mod status;
 pub mod telemetry;
 pub mod threads;
+mod waits;

@@ -75,11 +75,11 @@ async fn propose_all(core: Arc<Core>) {
         let waits_for_blank = leads && core.authority().is_none();
         tokio::select! {
         biased;
-                          () = rt::sleep(wait) => {}
-                          () = core.arrivals.notified() => {}
-                          _ = view.changed() => {}
-                          _ = applied.changed(), if waits_for_blank => {}
-                      }
+                                 () = rt::sleep(wait) => {}
+                                 () = core.arrivals.notified() => {}
+                                 _ = view.changed() => {}
+                                 _ = applied.changed(), if waits_for_blank => {}
+                             }
     }
 }
 

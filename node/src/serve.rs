@@ -119,9 +119,9 @@ pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Resul
     let ended = runtime.block_on(async {
         tokio::select! {
         biased;
-                          () = stop => None,
-                          reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
-                      }
+                                 () = stop => None,
+                                 reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
+                             }
     });
     match ended {
         None => {

@@ -9,7 +9,7 @@ mod kafka;
 mod survey;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unisono_replication::machine::{self, Marks};
 
@@ -147,6 +147,16 @@ pub trait SourceReader: Send {
 
     /// Where the lane's log ends, everything appended included: on fresh evidence only.
     fn log_end(&self, lane: usize) -> Option<i64>;
+
+    /// Since when nothing comes and nobody has said that there is nothing: a moment ago, if all is well.
+    fn unanswered_since(&mut self, _lane: usize) -> Option<Instant> {
+        None
+    }
+
+    /// Since when there is more than can be read, because a transaction that wrote it is open.
+    fn held_since(&mut self, _lane: usize) -> Option<Instant> {
+        None
+    }
 
     /// The file that the lane is, where lanes are files.
     fn file(&self, _lane: usize) -> Option<OpenFile> {

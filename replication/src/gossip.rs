@@ -188,17 +188,48 @@ pub(crate) fn ask_all(
         let (gossip, takeover) = (Arc::clone(gossip), Arc::clone(takeover));
         rt::spawn(async move {
             loop {
-                let asked = ask(&mut link).await;
-                gossip.note_refusal(number, asked.as_ref().err());
-                if let Ok((told, wall_ms)) = asked {
-                    takeover.met(&told);
-                    gossip.hear(told, wall_ms);
-                }
-                if rt::timeout(EVERY, link.ended()).await.is_ok() {
+                let note = |asked: Result<(Told, f64), CallError>| {
+                    gossip.note_refusal(number, asked.as_ref().err());
+                    if let Ok((told, wall_ms)) = asked {
+                        takeover.met(&told);
+                        gossip.hear(told, wall_ms);
+                    }
+                };
+                let attended = attend(&mut link, note).await;
+                if attended != Attended::Well {
                     takeover.connection_ended(number).await;
+                }
+                if attended == Attended::Absent {
+                    rt::sleep(EVERY).await;
                 }
             }
         });
+    }
+}
+
+/// What came of a question and of the time until the next one.
+#[derive(Debug, PartialEq, Eq)]
+enum Attended {
+    Well,
+    /// The connection has ended.
+    Ended,
+    /// The question failed, and there is no connection.
+    Absent,
+}
+
+/// Asks a peer, then watches the connection until the next question is due.
+async fn attend(link: &mut Link, note: impl FnOnce(Result<(Told, f64), CallError>)) -> Attended {
+    let asked = ask(link).await;
+    let failed = asked.is_err();
+    note(asked);
+    // A peer that dies in the midst of a question leaves no connection whose end could be watched: without this its
+    // death would be found by silence alone.
+    if failed && link.is_closed() {
+        return Attended::Absent;
+    }
+    match rt::timeout(EVERY, link.ended()).await {
+        Ok(()) => Attended::Ended,
+        Err(_) => Attended::Well,
     }
 }
 
@@ -239,6 +270,20 @@ mod tests {
             (read.node_id, read.in_cluster, read.status),
             (told.node_id, true, vec![1, 44])
         );
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_dies_while_it_is_asked_is_lost_at_once() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut link = Link::new(listener.local_addr().unwrap().to_string(), None);
+        let dies = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+        });
+        assert_eq!(attend(&mut link, |_| ()).await, Attended::Absent);
+        dies.await.unwrap();
+        // Its port refuses now.
+        assert_eq!(attend(&mut link, |_| ()).await, Attended::Absent);
     }
 
     #[test]

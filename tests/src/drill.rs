@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use unisono_chaos::folder::DrillFolder;
+use unisono_chaos::gate::Place;
 use unisono_chaos::generator::GeneratorOptions;
 use unisono_chaos::report::Report;
 use unisono_chaos::stage::{Stage, StageOptions};
@@ -22,6 +23,8 @@ pub mod faults;
 pub struct Drill {
     /// A Kafka broker for input and output; `None`: files and the built-in sink.
     pub kafka: Option<String>,
+    /// Each replica's own way to that broker.
+    pub gates: Vec<Place>,
     /// Which share of the orders is late.
     pub late_share: f64,
     /// How often a replica checkpoints.
@@ -34,6 +37,7 @@ impl Drill {
     pub fn on_files() -> Self {
         Self {
             kafka: None,
+            gates: Vec::new(),
             late_share: 0.0,
             checkpoint_interval: None,
         }
@@ -75,6 +79,7 @@ impl Drill {
             binary: binary(),
             dir: folder.path().to_owned(),
             kafka: self.kafka.clone(),
+            gates: self.gates.clone(),
             generator: GeneratorOptions {
                 rate: 1_000,
                 seed: 42,

@@ -1,5 +1,6 @@
 //! Drills on the embedded default: files in, rows served by the replicas themselves.
 
+use unisono_chaos::fault::Fault;
 use unisono_tests::drill::{Drill, faults};
 
 #[test]
@@ -63,4 +64,24 @@ fn a_panic_of_a_feed_ends_the_process_and_a_peer_takes_over() {
 #[test]
 fn a_panic_of_a_worker_ends_the_process_and_a_peer_takes_over() {
     Drill::on_files().run(async |stage| faults::panic_leader(stage, "worker").await);
+}
+
+#[test]
+fn a_leader_with_a_slow_disk_does_not_hold_up_the_curve() {
+    Drill::on_files().run(async |stage| faults::unfit_leader(stage, Fault::SlowDisk).await);
+}
+
+#[test]
+fn a_leader_that_is_blind_to_its_source_gives_the_lead_away() {
+    Drill::on_files().run(async |stage| faults::unfit_leader(stage, Fault::Blind).await);
+}
+
+#[test]
+fn a_leader_that_reads_one_wrong_record_gives_the_lead_away() {
+    Drill::on_files().run(async |stage| faults::unfit_leader(stage, Fault::WrongRecord).await);
+}
+
+#[test]
+fn a_leader_with_another_config_publishes_what_is_agreed() {
+    Drill::on_files().run(async |stage| faults::unfit_leader(stage, Fault::Drift).await);
 }

@@ -1,5 +1,8 @@
 //! Drills against a real broker: topic in, topic out, read by a `read_committed` consumer.
 
+#![allow(clippy::unwrap_used)]
+
+use unisono_chaos::fault::Fault;
 use unisono_tests::drill::{Drill, faults};
 use unisono_tests::kafka::TestBroker;
 
@@ -30,4 +33,29 @@ fn all_killed_at_once_come_back() {
 fn an_outage_of_all_replicas_makes_nothing_late_or_idle() {
     let Some(drill) = drill() else { return };
     drill.run(faults::long_outage);
+}
+
+#[test]
+fn a_leader_with_a_slow_disk_does_not_hold_up_the_curve() {
+    let Some(drill) = drill() else { return };
+    drill.run(async |stage| faults::unfit_leader(stage, Fault::SlowDisk).await);
+}
+
+#[test]
+fn a_leader_with_another_config_publishes_what_is_agreed() {
+    let Some(drill) = drill() else { return };
+    drill.run(async |stage| faults::unfit_leader(stage, Fault::Drift).await);
+}
+
+#[test]
+fn a_leader_that_is_cut_off_from_the_broker_gives_the_lead_away() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let broker = TestBroker::start_gated(3).unwrap();
+    let drill = Drill {
+        gates: broker.gates(),
+        ..Drill::on_kafka(broker.address())
+    };
+    drill.run(async |stage| faults::unfit_leader(stage, Fault::Blind).await);
 }

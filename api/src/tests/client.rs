@@ -11,6 +11,7 @@ async fn what_the_node_says_arrives_whole() {
     let readiness = Readiness {
         ready: false,
         reasons: vec!["behind".into()],
+        notices: vec!["a transaction is open".into()],
     };
     let client = client(Node {
         published: 4,

@@ -334,6 +334,7 @@ async fn a_node_that_is_not_ready_lives() {
     let readiness = Readiness {
         ready: false,
         reasons: vec!["no leader is known".into()],
+        notices: Vec::new(),
     };
     let address = serve(Node {
         readiness,
@@ -346,7 +347,7 @@ async fn a_node_that_is_not_ready_lives() {
     assert_eq!((answer.status, answer.json()), (503, expected));
     let readiness = Readiness {
         ready: true,
-        reasons: Vec::new(),
+        ..Readiness::default()
     };
     let address = serve(Node {
         readiness,

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::Setup;
+use super::{Own, Setup};
 use crate::order::{COUNTED_STATUS, IDLE_MS, LAG_MS, PIPELINE, WINDOW_MS};
 
 /// Where orders come from and rows go to.
 #[derive(Clone, Debug)]
 pub enum Medium {
-    /// NDJSON files in a folder, a lane each; rows are served by the replicas themselves.
+    /// NDJSON files, a lane each, of which each replica reads a copy of its own: the folder `input` in that which it runs
+    /// in. Rows are served by the replicas themselves.
     Files {
-        /// The folder.
+        /// The folder with what all copies should hold.
         dir: PathBuf,
     },
     /// Topics of a Kafka broker.
@@ -51,6 +52,7 @@ pub(super) fn node_config(
     number: u16,
     http: &BTreeMap<u16, String>,
     raft: &BTreeMap<u16, String>,
+    own: &Own,
 ) -> String {
     let data_dir = setup.dir.join(format!("data-{number}"));
     // Each replica runs in a folder of its own.
@@ -61,7 +63,10 @@ pub(super) fn node_config(
     let checkpoint = checkpoint.map_or_else(String::new, |interval| {
         format!("checkpoint_interval = {}\n", quoted(interval))
     });
-    let streams = &setup.streams;
+    let streams = match &own.brokers {
+        Some((all, own)) => setup.streams.replace(&quoted(all), &quoted(own)),
+        None => setup.streams.clone(),
+    };
     format!(
         r#"data_dir = {data_dir}
 
@@ -104,9 +109,8 @@ highest = "max(amount)"
 
 fn source_and_sink(medium: &Medium) -> (String, &'static str) {
     match medium {
-        Medium::Files { dir } => {
-            let dir = path(dir);
-            let files = format!("files = {{ dir = {dir}, pattern = \"*.ndjson\" }}");
+        Medium::Files { .. } => {
+            let files = "files = { dir = \"/proc/self/cwd/input\", pattern = \"*.ndjson\" }";
             (
                 format!("[[source]]\nname = \"orders\"\n{files}\n"),
                 "builtin",

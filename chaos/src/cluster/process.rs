@@ -18,6 +18,8 @@ pub(super) struct NodeProcess {
     log: PathBuf,
     address: String,
     environment: Vec<(String, String)>,
+    /// The same at each start.
+    kept: Vec<(String, String)>,
     child: Option<Child>,
 }
 
@@ -29,6 +31,7 @@ impl NodeProcess {
             log,
             address,
             environment: Vec::new(),
+            kept: Vec::new(),
             child: None,
         }
     }
@@ -45,6 +48,11 @@ impl NodeProcess {
     pub(super) fn set_environment(&mut self, variables: &[(&str, &str)]) {
         let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         self.environment = variables.iter().map(owned).collect();
+    }
+
+    /// What the process finds in its environment at each start, whatever else.
+    pub(super) fn keep_in_environment(&mut self, variables: Vec<(String, String)>) {
+        self.kept = variables;
     }
 
     pub(super) fn start(&mut self) -> Result<()> {
@@ -69,6 +77,7 @@ impl NodeProcess {
             .arg("serve")
             .arg("--config")
             .arg(&config)
+            .envs(self.kept.iter().map(|(name, value)| (name, value)))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             // It ends when this process is gone, however that came about.
             .args(["--parent-pid", &std::process::id().to_string()])

@@ -1,4 +1,4 @@
-//! `unisono demo`: three replicas, a stream of orders, and leaders that die while the curve goes on.
+//! `unisono demo`: three replicas, a stream of orders, and leaders that die or are unfit while the curve goes on.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use unisono_chaos::fault::Fault;
 use unisono_chaos::folder::DrillFolder;
 use unisono_chaos::generator::GeneratorOptions;
 use unisono_chaos::report::Report;
@@ -21,15 +22,23 @@ mod plain;
 mod screen;
 mod view;
 
-/// Watch three replicas publish one unbroken curve while their leaders are killed.
+/// Watch three replicas publish one unbroken curve while their leaders are killed or made unfit.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
     /// How long orders flow, in seconds
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Kill the leader every so many seconds; 0 kills nobody
+    /// Deal the leader a fault every so many seconds; 0: none
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3_600))]
-    kill_every: u64,
+    fault_every: u64,
+    /// Which faults, by turns
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "kill,slow-disk,blind,wrong-record,drift"
+    )]
+    faults: Vec<Fault>,
     /// No view: end with one line of JSON
     #[arg(long)]
     json: bool,
@@ -171,14 +180,16 @@ fn run_options(args: &DemoArgs, folder: &DrillFolder) -> Result<RunOptions, CliE
         binary,
         dir: folder.path().to_owned(),
         kafka: args.kafka.clone(),
+        gates: Vec::new(),
         generator,
         checkpoint_interval: None,
     };
-    let kill_every = (args.kill_every > 0).then(|| Duration::from_secs(args.kill_every));
+    let fault_every = (args.fault_every > 0).then(|| Duration::from_secs(args.fault_every));
     Ok(RunOptions {
         stage,
         duration: Duration::from_secs(args.seconds),
-        kill_every,
+        faults: args.faults.clone(),
+        fault_every,
     })
 }
 

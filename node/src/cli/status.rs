@@ -60,6 +60,9 @@ fn render(cluster: &ClusterInfo, pipelines: &[PipelineInfo], readiness: &Readine
     for reason in &readiness.reasons {
         text.push_str(&format!("  not ready: {reason}\n"));
     }
+    for notice in &readiness.notices {
+        text.push_str(&format!("  {notice}\n"));
+    }
     for feed in &cluster.feeds {
         let (word, error) = match &feed.state {
             FeedState::Running => continue,
@@ -280,11 +283,13 @@ mod tests {
             &Readiness {
                 ready: false,
                 reasons,
+                notices: vec!["source q, lane 0: a transaction".to_owned()],
             },
         );
         let expected = "\
 node 1: not ready, term 7, leader 1, tick -, agreed time -
   not ready: behind by 9 ticks
+  source q, lane 0: a transaction
   feed f stopped: offsets 5 to 9 are gone
 
 NODE  ROLE     VOTES  LAG  ADDRESS
@@ -315,7 +320,7 @@ dns       17        -          0     -          0123456789ab
             &[],
             &Readiness {
                 ready: true,
-                reasons: Vec::new(),
+                ..Readiness::default()
             },
         );
         assert!(text.contains("node 1: ready, term 7, no leader,"), "{text}");

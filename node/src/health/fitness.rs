@@ -1,7 +1,9 @@
 //! Whether the leader gives the lead to a fitter one: pure; the caller brings the clock and the scores.
 //!
 //! A score is the number of pipelines that a replica can read, confirm and publish now. One that is strictly greater for a
-//! while is a reason; being equal never is, so that a trouble of all moves nothing.
+//! while is a reason; being equal never is, so that a trouble of all moves nothing. Who failed in office is trusted with no
+//! more than it could do then for some time; but among equals in that, what each can do now decides. Otherwise a leader that
+//! can do nothing would stay because the others had failed shortly before it.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,9 +24,13 @@ pub struct Fitness {
 }
 
 impl Fitness {
-    /// The score to tell, where `able` pipelines seem to be well.
+    /// The score to tell, where `able` pipelines seem to be well: what it is trusted with, then what it can do.
     #[must_use]
     pub fn score(&self, able: u32, now: Instant) -> u32 {
+        rank(self.trusted(able, now), able)
+    }
+
+    fn trusted(&self, able: u32, now: Instant) -> u32 {
         let failed = self.failed.filter(|(_, at)| is_within(*at, now, UNFIT));
         failed.map_or(able, |(then, _)| able.min(then))
     }
@@ -51,10 +57,15 @@ impl Fitness {
             return None;
         }
         held.sort_by_key(|number| Reverse(others[number]));
-        self.failed = Some((own, now));
+        self.failed = Some((self.trusted(able, now), now));
         self.fitter.clear();
         Some(held)
     }
+}
+
+fn rank(trusted: u32, able: u32) -> u32 {
+    let half = |count: u32| count.min(u32::from(u16::MAX));
+    half(trusted) << 16 | half(able)
 }
 
 fn is_within(at: Instant, now: Instant, most: Duration) -> bool {
@@ -66,7 +77,8 @@ mod tests {
     use super::*;
 
     fn scores(of: &[(u16, u32)]) -> BTreeMap<u16, u32> {
-        of.iter().copied().collect()
+        let told = |&(number, able): &(u16, u32)| (number, rank(able, able));
+        of.iter().map(told).collect()
     }
 
     #[test]
@@ -117,7 +129,29 @@ mod tests {
         assert_eq!(fitness.look(true, 0, &others, start), None);
         let given = start + HELD;
         assert!(fitness.look(true, 0, &others, given).is_some());
-        assert_eq!(fitness.score(2, given + UNFIT - HELD), 0);
-        assert_eq!(fitness.score(2, given + UNFIT), 2);
+        assert!(fitness.score(2, given + UNFIT - HELD) < rank(1, 1));
+        assert_eq!(fitness.score(2, given + UNFIT), rank(2, 2));
+    }
+
+    #[test]
+    fn a_leader_that_can_do_nothing_gives_way_to_one_that_failed_before_it_and_is_well() {
+        let (mut failed, start) = (Fitness::default(), Instant::now());
+        assert_eq!(failed.look(true, 0, &scores(&[(2, 1)]), start), None);
+        assert!(
+            failed
+                .look(true, 0, &scores(&[(2, 1)]), start + HELD)
+                .is_some()
+        );
+        let now = start + HELD * 2;
+        let told: BTreeMap<u16, u32> = [(1, failed.score(1, now))].into();
+        let mut leader = Fitness::default();
+        assert_eq!(leader.look(true, 1, &told, now), None);
+        assert_eq!(
+            leader.look(true, 1, &told, now + HELD),
+            None,
+            "it does well"
+        );
+        assert_eq!(leader.look(true, 0, &told, now + HELD), None);
+        assert_eq!(leader.look(true, 0, &told, now + HELD * 2), Some(vec![1]));
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use unisono_replication::machine::Marks;
 
+use super::end::End;
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 use crate::threads::lock;
@@ -47,6 +48,8 @@ struct State {
     at_end: Option<(i64, Instant)>,
     /// Where its log ends, read or not, and when that was told.
     log_end: Option<(i64, Instant)>,
+    /// What else is known of it.
+    end: End,
     fault: Option<String>,
     /// Other records were agreed than those that were in hand, which were dropped.
     disputes: bool,
@@ -129,6 +132,7 @@ impl LaneBuffer {
             waker: None,
             at_end: None,
             log_end: None,
+            end: End::default(),
             fault: None,
             disputes: false,
             again: None,
@@ -185,7 +189,7 @@ impl LaneBuffer {
         let before = state.weight;
         state.weight += weight as u64;
         state.delivered_to = next;
-        state.at_end = None;
+        state.forget_end();
         let returned = if state.joins_last(&block, next) {
             Some(block)
         } else {
@@ -227,9 +231,11 @@ impl LaneBuffer {
         }
     }
 
-    /// Notes whether the lane is at its end, on evidence of this moment.
-    pub fn set_at_end(&self, end: Option<i64>) {
-        self.lock().at_end = end.map(|end| (end, rt::now()));
+    /// Notes what is known of the lane's end at this moment.
+    pub fn set_end(&self, end: End) {
+        let mut state = self.lock();
+        state.at_end = end.at.map(|at| (at, rt::now()));
+        state.end = end;
     }
 
     /// Notes where the lane's log ends, if that is known at this moment. Nothing follows from it: it is shown.
@@ -249,11 +255,23 @@ impl LaneBuffer {
         Some((end, if self.is_at_end(cut) { 0 } else { end - cut }))
     }
 
+    /// For how long nothing has come of the lane and its source has not answered, where that is longer than it ever takes.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.lock().end.silence()
+    }
+
+    /// Since when an open transaction has kept more of the lane from being read, if so.
+    #[must_use]
+    pub fn held_since(&self) -> Option<Instant> {
+        self.lock().end.held_since
+    }
+
     /// Notes that the lane cannot be read for now. Who takes from it waits: what is wanted may still come.
     pub fn fail(&self, fault: String) {
         let mut state = self.lock();
         state.fault = Some(fault);
-        state.at_end = None;
+        state.forget_end();
         state.log_end = None;
     }
 
@@ -267,7 +285,7 @@ impl LaneBuffer {
         let mut state = self.lock();
         state.blocks.clear();
         state.fault = None;
-        state.at_end = None;
+        state.forget_end();
         drop(state);
         self.room.leave();
     }
@@ -424,8 +442,12 @@ impl State {
     fn drop_read(&mut self, reason: String) {
         self.blocks.clear();
         self.delivered_to = self.taken_to;
-        self.at_end = None;
+        self.forget_end();
         self.again = Some(reason);
+    }
+
+    fn forget_end(&mut self) {
+        (self.at_end, self.end) = (None, End::default());
     }
 
     /// Puts a small block's records into the last block, if nobody has a part of that and it is not full.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::buffer::FULL;
+use super::end::End;
 use super::{Change, LaneBuffer, ReadAhead, Shared, lock};
 use crate::config::SourceConfig;
 use crate::source::{self, Block, Head, KnownLane, LaneTrail, SourceError, SourceReader};
@@ -467,7 +468,11 @@ impl ReadLane {
             return Ok(Turn::Read);
         }
         let end = reader.at_end(handle);
-        self.buffer.set_at_end(end);
+        self.buffer.set_end(End {
+            at: end,
+            held_since: reader.held_since(handle),
+            unanswered_since: reader.unanswered_since(handle),
+        });
         Ok(end.map_or(Turn::Nothing, |_| Turn::AtEnd))
     }
 }

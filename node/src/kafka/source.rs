@@ -12,7 +12,7 @@ mod topic;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -335,6 +335,21 @@ impl KafkaSource {
     #[must_use]
     pub fn log_end(&self, partition: i32) -> Option<i64> {
         self.evidence.log_end(partition)
+    }
+
+    /// Since when nothing comes of the partition and the broker has not said that there is nothing: a moment ago, if all is
+    /// well. `None`: something comes, or the broker has not been reached yet.
+    #[must_use]
+    pub fn unanswered_since(&self, partition: i32) -> Option<Instant> {
+        self.evidence.unanswered_since(partition)
+    }
+
+    /// Since when a transaction that is open in the partition has kept what was appended from being read, if that is so for
+    /// longer than records are on their way.
+    #[must_use]
+    pub fn held_since(&self, partition: i32) -> Option<Instant> {
+        let reached = self.lanes.get(&partition)?.reached_end()?;
+        self.evidence.held(partition, reached)
     }
 
     /// Empties the common queue: errors, log lines, and records that came before a lane had its queue. Gives how many

@@ -75,7 +75,7 @@ impl Confirming {
             self.asked_all = Some(sent.at);
             self.ask_until(core, &sent, None, GATHER).await;
         }
-        count(core, sent.at);
+        core.counters.tick_waits.add(rt::since(sent.at));
         for (replica, feed) in lock(&core.seconds).lapse(rt::now()) {
             tracing::warn!(
                 replica,
@@ -102,15 +102,15 @@ impl Confirming {
         while self.lines.waits() {
             tokio::select! {
             biased;
-                                      heard = self.lines.next() => {
-                                          note(core, &heard);
-                                          if progresses(core, feeds) {
-                                              self.first = Some(heard.number);
-                                              return true;
-                                          }
-                                      }
-                                      () = &mut end => break,
-                                  }
+                                                 heard = self.lines.next() => {
+                                                     note(core, &heard);
+                                                     if progresses(core, feeds) {
+                                                         self.first = Some(heard.number);
+                                                         return true;
+                                                     }
+                                                 }
+                                                 () = &mut end => break,
+                                             }
         }
         progresses(core, feeds)
     }
@@ -164,15 +164,6 @@ fn begin(core: &Core, term: u64) {
     let mut others = core.replica.view().borrow().voters.clone();
     others.retain(|&number| number != core.config.node.id);
     lock(&core.seconds).begin(term, &others);
-}
-
-fn count(core: &Core, asked: Instant) {
-    let micros = u64::try_from(rt::since(asked).as_micros()).unwrap_or(u64::MAX);
-    let counters = &core.counters;
-    counters.confirmations.fetch_add(1, Ordering::Relaxed);
-    counters
-        .confirmation_micros
-        .fetch_add(micros, Ordering::Relaxed);
 }
 
 fn lane_of(core: &Core, feed: FeedId, lane: u32) -> Option<Arc<LaneBuffer>> {

@@ -81,6 +81,7 @@ impl RowsConfirm {
         loop {
             match standing(core, &asked, began) {
                 Standing::Done { alone } => {
+                    core.counters.row_waits.add(rt::since(began));
                     core.counters.rows_alone.fetch_add(alone, Ordering::Relaxed);
                     return Ok(());
                 }

@@ -446,10 +446,10 @@ impl Publisher<'_> {
         self.runtime.block_on(async {
             tokio::select! {
             biased;
-                                                 _ = self.news.changed() => {}
-                                                 _ = self.view.changed() => {}
-                                                 () = rt::sleep(time) => {}
-                                             }
+                                                            _ = self.news.changed() => {}
+                                                            _ = self.view.changed() => {}
+                                                            () = rt::sleep(time) => {}
+                                                        }
         });
     }
 

@@ -21,10 +21,10 @@ pub async fn run(core: Arc<Core>) {
     loop {
         tokio::select! {
         biased;
-                          _ = news.changed() => {}
-                          _ = view.changed() => {}
-                          () = rt::sleep(LOOK) => {}
-                      }
+                                 _ = news.changed() => {}
+                                 _ = view.changed() => {}
+                                 () = rt::sleep(LOOK) => {}
+                             }
         let Some(authority) = core.authority() else {
             continue;
         };

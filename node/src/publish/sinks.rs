@@ -34,9 +34,9 @@ pub async fn tend(core: Arc<Core>, publishers: Arc<Publishers>) {
         start_missing(&core, &publishers);
         tokio::select! {
         biased;
-                          _ = news.changed() => {}
-                          () = rt::sleep(LOOK) => {}
-                      }
+                                 _ = news.changed() => {}
+                                 () = rt::sleep(LOOK) => {}
+                             }
     }
 }
 

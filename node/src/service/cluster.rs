@@ -1,6 +1,7 @@
 //! The cluster as this node sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use unisono_api::dto::{
     CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, PeersPortInfo,
@@ -15,6 +16,7 @@ use unisono_replication::command::FeedId;
 use super::config;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
+use crate::proposer::wall_ms;
 use crate::status::{self, feed_name};
 use unisono_replication::rt;
 
@@ -155,10 +157,19 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
                 lag: beyond.map(|(_, lag)| lag),
                 watermark: watermark.map(timestamp::format),
                 trouble,
+                held_since: buffer
+                    .and_then(|buffer| buffer.held_since())
+                    .map(|since| timestamp::format(Timestamp(wall_ms_at(since)))),
             });
         }
     }
     lanes
+}
+
+/// This node's clock at a moment that is over.
+fn wall_ms_at(moment: Instant) -> i64 {
+    let age = i64::try_from(rt::since(moment).as_millis()).unwrap_or(i64::MAX);
+    wall_ms().saturating_sub(age)
 }
 
 fn frontier(agreed: &Agreed) -> BTreeMap<String, Option<u64>> {

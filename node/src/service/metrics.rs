@@ -12,6 +12,7 @@ use super::config;
 use crate::agreement;
 use crate::core::{Agreed, Core, Counters};
 use crate::ids::key_of;
+use crate::ingest::LaneBuffer;
 use crate::proposer::wall_ms;
 use crate::status;
 use crate::threads::lock;
@@ -46,24 +47,24 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics
 }
 
-fn total(name: &str, help: &str, counter: &AtomicU64) -> Metric {
-    Metric::counter(name, help, number(counter.load(Ordering::Relaxed)))
-}
-
-/// What it costs this node, while it leads, that another one confirms each tick.
-fn confirming(counters: &Counters) -> [Metric; 2] {
-    [
-        total(
-            "unisono_confirmations_total",
-            "Times this node asked others what they hold before a tick.",
-            &counters.confirmations,
-        ),
-        total(
-            "unisono_confirmation_microseconds_total",
-            "How long their answers were waited for.",
-            &counters.confirmation_micros,
-        ),
-    ]
+/// What it costs this node, while it leads, that another one confirms ticks and rows.
+fn confirming(counters: &Counters) -> impl Iterator<Item = Metric> {
+    let of = [
+        ("tick", &counters.tick_waits),
+        ("rows", &counters.row_waits),
+    ];
+    of.into_iter().flat_map(|(what, waits)| {
+        let counted = waits.counted();
+        let metrics = Metric::histogram(
+            "unisono_confirmation_seconds",
+            "How long this node, leading, waited for another one's word before ticks and before it published rows.",
+            &counted.up_to,
+            counted.seconds,
+        );
+        metrics
+            .into_iter()
+            .map(move |metric| metric.label("of", what))
+    })
 }
 
 fn node(core: &Core) -> Vec<Metric> {
@@ -352,6 +353,7 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
                 "1 if the lane cannot be read on this node at the moment, else 0.",
                 if fault.is_some() { 1.0 } else { 0.0 },
             )));
+            metrics.push(labelled(held_by_transaction(&buffer)));
         }
         let value = if status::stopped(agreed, *id).is_some() {
             1.0
@@ -368,6 +370,15 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
             metrics.push(metric.label("feed", id.0));
         }
     }
+}
+
+fn held_by_transaction(buffer: &LaneBuffer) -> Metric {
+    let held = buffer.held_since().map(rt::since);
+    Metric::gauge(
+        "unisono_lane_held_by_transaction_seconds",
+        "For how long a transaction that is open has kept what was appended from being read; 0: there is none.",
+        held.unwrap_or_default().as_secs_f64(),
+    )
 }
 
 fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {

@@ -18,6 +18,7 @@ pub(super) fn readiness(core: &Core, only: Option<Incarnation>) -> Readiness {
     Readiness {
         ready: reasons.is_empty(),
         reasons,
+        notices: status::held_by_transactions(&core.agreed(), only),
     }
 }
 

@@ -197,6 +197,16 @@ impl SourceReader for KafkaReader {
         let open = self.lanes.get(lane)?.as_ref()?;
         self.source.log_end(open.partition)
     }
+
+    fn unanswered_since(&mut self, lane: usize) -> Option<Instant> {
+        let open = self.lanes.get(lane)?.as_ref()?;
+        self.source.unanswered_since(open.partition)
+    }
+
+    fn held_since(&mut self, lane: usize) -> Option<Instant> {
+        let open = self.lanes.get(lane)?.as_ref()?;
+        self.source.held_since(open.partition)
+    }
 }
 
 fn partition(lane: &str) -> Result<i32, SourceError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use unisono_engine::row::StreamId;
+use unisono_engine::row::{Incarnation, StreamId};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Pipeline;
 use unisono_replication::{Role, View};
@@ -94,6 +94,18 @@ pub fn feed_troubles(agreed: &Agreed, id: FeedId) -> Vec<String> {
             troubles.push(fault);
         }
     }
+    // Where no broker answers, the source says so itself, though later.
+    let lanes = agreed.machine.feeds()[&id].lanes.iter();
+    let silent = lanes
+        .zip(feed.lanes())
+        .find_map(|(lane, buffer)| Some((lane, buffer.silence()?)));
+    if let Some((lane, silence)) = silent.filter(|_| troubles.is_empty()) {
+        let (name, ms) = (&lane.name, silence.as_millis());
+        troubles.push(format!(
+            "feed {}, lane {name}: nothing comes, and the source has not answered for {ms} ms",
+            feed_name(agreed, id)
+        ));
+    }
     let waits = feed.waits_since().map(rt::since);
     if let Some(age) = waits.filter(|&age| age >= STANDS && troubles.is_empty()) {
         let age = age.as_secs();
@@ -103,6 +115,34 @@ pub fn feed_troubles(agreed: &Agreed, id: FeedId) -> Vec<String> {
         ));
     }
     troubles
+}
+
+/// Lanes whose windows wait for the end of a transaction, of all feeds or of one pipeline's. That is no trouble of this node.
+#[must_use]
+pub fn held_by_transactions(agreed: &Agreed, only: Option<Incarnation>) -> Vec<String> {
+    let pipelines = agreed.machine.pipelines();
+    let only = only.map(|only| pipelines.get(&only.0).map(|pipeline| pipeline.feed));
+    let mut told = Vec::new();
+    for (id, feed) in &agreed.feeds {
+        if only.is_some_and(|only| only != Some(*id)) {
+            continue;
+        }
+        let known = &agreed.machine.feeds()[id];
+        for (lane, buffer) in known.lanes.iter().zip(feed.lanes()) {
+            let Some(since) = buffer.held_since() else {
+                continue;
+            };
+            let (source, age) = (&known.sources[lane.source as usize].name, rt::since(since));
+            told.push(format!(
+                "source {source}, lane {}: a transaction has been open for {} s at offset {}: what was appended since cannot be \
+                 read, and windows wait for it; kafka-transactions describe-producers shows whose it is",
+                lane.name,
+                age.as_secs(),
+                lane.cut,
+            ));
+        }
+    }
+    told
 }
 
 /// Takes in how rows stand now. To be called several times a second.

@@ -98,6 +98,11 @@ impl Link {
         answer
     }
 
+    /// Whether there is no connection now.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.stream.is_none()
+    }
+
     /// Returns when the peer has ended the link; never while there is none.
     pub(crate) async fn ended(&mut self) {
         let Some(stream) = &mut self.stream else {

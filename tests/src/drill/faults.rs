@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use unisono_chaos::fault::Fault;
 use unisono_chaos::stage::Stage;
 
 /// How long the curve may stand still before a drill gives up; not a promise.
@@ -142,6 +143,26 @@ pub async fn panic_leader(stage: &mut Stage, thread: &str) -> Result<()> {
     stage.cluster.wait_ready().await?;
     orders_flow(stage, 2_000 * ORDERS_PER_MS).await?;
     stage.digests_agree().await
+}
+
+/// How long the curve may stand still while a leader is unfit: `UNISONO_DRILL_STANDSTILL` in milliseconds, else three
+/// seconds, for machines that do something else beside. The promise is one second.
+fn standstill() -> Duration {
+    Duration::from_millis(number_from_environment("UNISONO_DRILL_STANDSTILL", 3_000))
+}
+
+/// Makes the leader unfit in one way, or has one lead that is: the curve goes on, and it is well again in the end.
+///
+/// # Errors
+/// The curve stands still for too long, or the replica leads on or does not come back.
+pub async fn unfit_leader(stage: &mut Stage, fault: Fault) -> Result<()> {
+    for _ in 0..kills().div_ceil(3) {
+        some_orders(stage).await?;
+        let unfit = stage.make_unfit(fault).await?;
+        ensure!(unfit.time < standstill(), "no new row for {:?}", unfit.time);
+        stage.digests_agree().await?;
+    }
+    Ok(())
 }
 
 /// Kills all three at once and starts them again.

@@ -7,12 +7,14 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
+use unisono_chaos::gate::Place;
 
 /// One Apache Kafka broker with a folder and ports of its own. It ends when the value is dropped, and within two
 /// seconds of the end of this process, whatever ended it.
 pub struct TestBroker {
     dir: TempDir,
     port: u16,
+    gates: Vec<Place>,
 }
 
 /// Whether a topic may not be read.
@@ -73,7 +75,28 @@ impl TestBroker {
             .tempdir()
             .context("could not make a folder for the test broker")?;
         let port = free_port()?;
-        Ok(Self { dir, port })
+        let gates = Vec::new();
+        Ok(Self { dir, port, gates })
+    }
+
+    /// Starts a broker that has so many listeners beside, each for clients that come by a gate.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_gated(gates: usize) -> Result<Self> {
+        let mut broker = Self::not_started()?;
+        for _ in 0..gates {
+            let (port, behind) = (free_port()?, free_port()?);
+            broker.gates.push(Place { port, behind });
+        }
+        broker.start_again()?;
+        Ok(broker)
+    }
+
+    /// The places of its gates.
+    #[must_use]
+    pub fn gates(&self) -> Vec<Place> {
+        self.gates.clone()
     }
 
     /// Starts the broker after [`Self::kill`], with its old data, at its old address.
@@ -81,10 +104,15 @@ impl TestBroker {
     /// # Errors
     /// What the script says.
     pub fn start_again(&self) -> Result<()> {
+        let gates = self.gates.iter();
+        let gates: Vec<_> = gates
+            .map(|gate| format!("{}={}", gate.behind, gate.port))
+            .collect();
         let output = Command::new(script())
             .args(["start", "--port", &self.port.to_string(), "--dir"])
             .arg(self.dir.path())
             .args(["--until", &std::process::id().to_string()])
+            .args(["--gates", &gates.join(",")])
             .output()
             .context("could not run deploy/kafka/kafka")?;
         if !output.status.success() {

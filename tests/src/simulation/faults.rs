@@ -83,6 +83,14 @@ impl World {
         self.faults.push(fault);
         let node = 1 + between(0..self.nodes as u64) as Node;
         let a_while = Duration::from_millis(between(10..2500));
+        match self.trouble_processes(fault, node, a_while).await {
+            true => {}
+            false => self.trouble_surroundings(fault, node, a_while).await,
+        }
+    }
+
+    /// What is done to processes; false: it is another kind.
+    async fn trouble_processes(&mut self, fault: Fault, node: Node, a_while: Duration) -> bool {
         match fault {
             Fault::Kill => {
                 self.kill(node);
@@ -100,6 +108,36 @@ impl World {
                 self.rest(a_while).await;
                 simulated::resume(node);
             }
+            Fault::Wipe => {
+                self.wipe(node);
+                self.rest(a_while).await;
+                self.start(node);
+            }
+            Fault::HandOver => {
+                for node in 1..=self.nodes {
+                    if let Some(look) = self.seen[node].look().filter(|look| look.leads().is_some())
+                    {
+                        drop(simulated::spawn_on(node, look.hand_over()));
+                    }
+                }
+                self.rest(a_while / 4).await;
+            }
+            Fault::WipeAndKill => self.wipe_and_kill(node).await,
+            Fault::Drift => {
+                self.kill(node);
+                self.start_with(node, "2s");
+                self.rest(a_while).await;
+                self.kill(node);
+                self.start_with(node, WINDOW);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// What is done to networks, disks, clocks, source and sink.
+    async fn trouble_surroundings(&mut self, fault: Fault, node: Node, a_while: Duration) {
+        match fault {
             Fault::Cut => {
                 self.cut_off(node, true);
                 self.rest(a_while).await;
@@ -153,33 +191,12 @@ impl World {
                 self.rest(a_while).await;
                 self.outside.log.mend();
             }
-            Fault::Wipe => {
-                self.wipe(node);
-                self.rest(a_while).await;
-                self.start(node);
-            }
             Fault::SlowDisks => {
                 (1..=self.nodes).for_each(|node| self.disks[node].set_sync_micros(20_000..200_000));
                 self.rest(a_while * 3).await;
                 (1..=self.nodes).for_each(|node| self.disks[node].set_sync_micros(100..1500));
             }
-            Fault::HandOver => {
-                for node in 1..=self.nodes {
-                    if let Some(look) = self.seen[node].look().filter(|look| look.leads().is_some())
-                    {
-                        drop(simulated::spawn_on(node, look.hand_over()));
-                    }
-                }
-                self.rest(a_while / 4).await;
-            }
-            Fault::WipeAndKill => self.wipe_and_kill(node).await,
-            Fault::Drift => {
-                self.kill(node);
-                self.start_with(node, "2s");
-                self.rest(a_while).await;
-                self.kill(node);
-                self.start_with(node, WINDOW);
-            }
+            _ => {}
         }
     }
 

@@ -91,6 +91,61 @@ fn a_partition_that_is_added_counts_from_its_first_record() {
 }
 
 #[test]
+fn an_open_transaction_holds_its_lane_and_is_shown_and_its_records_are_not_late() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    // If the program is still to be built, the transaction must not time out meanwhile.
+    let _ = unisono_tests::unisono_binary();
+    broker.create_topic("hangs", 2).unwrap();
+    broker.produce("hangs", 0, &seconds(0..8)).unwrap();
+    broker.produce("hangs", 1, &seconds(0..1)).unwrap();
+    let producer = broker.open_transaction("hangs", 1, &seconds(1..4)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let streams = streams(&broker.address(), "hangs").replace("idle = \"1h\"", "idle = \"1s\"");
+    let mut served = Served::new(dir.path(), 1, &Addresses::of(1), &streams);
+    served.start();
+    let held_since = |served: &Served| {
+        let (_, body) = served.get("/v1/cluster").ok()?;
+        let view: serde_json::Value = serde_json::from_str(&body).ok()?;
+        let lanes = view["lanes"].as_array()?.iter();
+        let mut held = lanes.map(|lane| (lane["lane"].clone(), lane["held_since"].clone()));
+        held.find(|(_, since)| since.is_string())
+    };
+    // It is shown after two seconds: longer than a lane that is idle would hold windows.
+    let (lane, _) = served.wait("a held lane", held_since).unwrap();
+    assert_eq!(lane, "1");
+    let (status, ready) = served.get("/readyz").unwrap();
+    assert_eq!(status, 200, "{ready}");
+    assert!(
+        ready.contains("source events, lane 1: a transaction has been open for"),
+        "{ready}"
+    );
+    assert!(ready.contains("at offset 1:"), "{ready}");
+    let (_, metrics) = served.get("/metrics").unwrap();
+    let name = "unisono_lane_held_by_transaction_seconds{feed=\"";
+    let held = metrics
+        .lines()
+        .filter(|line| line.starts_with(name) && !line.ends_with(" 0"));
+    assert_eq!(held.count(), 1, "{metrics}");
+    assert_eq!(
+        served.rows().unwrap(),
+        [""; 0],
+        "no window waits for a lane that was taken for idle"
+    );
+    rdkafka::producer::Producer::commit_transaction(&producer, PATIENCE).unwrap();
+    // All of both lanes; what no record closes is closed since both are idle now.
+    let expected = [2, 2, 2, 2, 1, 1, 1, 1];
+    let expected: Vec<_> = (20..)
+        .zip(expected)
+        .map(|(m, n)| format!("13:{m} x {n}"))
+        .collect();
+    assert_eq!(served.wait_rows(8).unwrap(), expected);
+    let is_over = |served: &Served| held_since(served).is_none().then_some(());
+    served.wait("the end of the transaction", is_over).unwrap();
+}
+
+#[test]
 fn a_topic_that_is_made_again_stops_its_feed() {
     let Some(broker) = TestBroker::shared() else {
         return;

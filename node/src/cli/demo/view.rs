@@ -6,6 +6,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph};
+use unisono_chaos::fault::Fault;
 use unisono_chaos::report::Percentiles;
 use unisono_chaos::row::{SeenRow, Values};
 use unisono_chaos::run::{NodeState, Progress};
@@ -72,16 +73,16 @@ fn draw_curve(frame: &mut Frame<'_>, progress: &Progress, area: Rect) {
     let highest = curve.iter().map(|point| point.1).fold(1.0, f64::max);
     // Some room above, and a round number that does not change with every row.
     let highest = (highest * 1.1 / 50.0).ceil() * 50.0;
-    let kill_marks = kill_marks(progress, highest);
+    let fault_marks = fault_marks(progress, highest);
     let line = Dataset::default()
         .marker(Marker::Braille)
         .graph_type(GraphType::Line)
         .style(Color::Cyan)
         .data(&curve);
-    let kills = Dataset::default()
+    let faults = Dataset::default()
         .marker(Marker::Dot)
         .style(Color::Red)
-        .data(&kill_marks);
+        .data(&fault_marks);
     let x_axis = Axis::default()
         .bounds([-SPAN_SECONDS, 0.0])
         .labels(["-20 s", "-10 s", "now"]);
@@ -90,8 +91,8 @@ fn draw_curve(frame: &mut Frame<'_>, progress: &Progress, area: Rect) {
         format!("{:.0}", highest / 2.0),
         format!("{highest:.0}"),
     ]);
-    let title = " paid orders per 100 ms, as published; red: the leader is killed ";
-    let chart = Chart::new(vec![kills, line])
+    let title = " paid orders per 100 ms, as published; red: the leader meets a fault ";
+    let chart = Chart::new(vec![faults, line])
         .block(Block::bordered().title(title))
         .legend_position(None)
         .x_axis(x_axis)
@@ -99,9 +100,9 @@ fn draw_curve(frame: &mut Frame<'_>, progress: &Progress, area: Rect) {
     frame.render_widget(chart, area);
 }
 
-/// A dotted vertical line for each kill that is still in sight.
-fn kill_marks(progress: &Progress, highest: f64) -> Vec<(f64, f64)> {
-    let in_sight = progress.kill_times.iter().filter_map(|&at_ms| {
+/// A dotted vertical line for each fault that is still in sight.
+fn fault_marks(progress: &Progress, highest: f64) -> Vec<(f64, f64)> {
+    let in_sight = progress.fault_times.iter().filter_map(|&at_ms| {
         let seconds = (at_ms - progress.now_ms) as f64 / 1_000.0;
         (seconds > -SPAN_SECONDS).then_some(seconds)
     });
@@ -141,26 +142,35 @@ fn number_panel(progress: &Progress) -> Paragraph<'static> {
         "{} gaps  {} duplicates  {} wrong",
         verdict.gaps, verdict.duplicates, verdict.wrong
     );
-    let takeovers = match (
-        progress.takeovers.last(),
-        Percentiles::of(&progress.takeovers),
-    ) {
-        (Some(last), Some(Percentiles { p50, max, .. })) => vec![
-            Line::from(format!("next row after {} ms", last.as_millis())),
-            Line::from(format!("  p50 {p50:.0} ms, max {max:.0} ms")),
-        ],
-        _ => Vec::new(),
-    };
     let mut lines = vec![
         Line::from(format!(
             "{} orders, {} rows",
             progress.orders, progress.picture.rows
         )),
         Line::from(Span::styled(faults, Style::new().fg(clean).bold())),
-        Line::from(format!("{} leaders killed", progress.kill_times.len())),
     ];
-    lines.extend(takeovers);
+    lines.extend(fault_lines(progress).into_iter().map(Line::from));
     Paragraph::new(lines).block(Block::bordered().title(" checked independently "))
+}
+
+/// Deaths in two lines, and all leaders that lived and were unfit in one.
+fn fault_lines(progress: &Progress) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut unfit = Vec::new();
+    for (fault, times) in &progress.times {
+        match (fault, Percentiles::of(times)) {
+            (Fault::Kill, Some(Percentiles { p50, max, .. })) => {
+                lines.push(format!("{} leaders killed: next row after", times.len()));
+                lines.push(format!("  p50 {p50:.0} ms, max {max:.0} ms"));
+            }
+            _ => unfit.extend(times),
+        }
+    }
+    if let Some(Percentiles { p50, max, .. }) = Percentiles::of(&unfit) {
+        let count = unfit.len();
+        lines.push(format!("{count} unfit: p50 {p50:.0} ms, max {max:.0} ms"));
+    }
+    lines
 }
 
 fn event_panel(progress: &Progress, height: u16) -> Paragraph<'static> {
@@ -232,8 +242,14 @@ mod tests {
                 term: 7,
             },
         );
-        progress.takeovers = vec![Duration::from_millis(184)];
-        progress.kill_times = vec![25_000];
+        let times = |millis| vec![Duration::from_millis(millis)];
+        progress.times = [
+            (Fault::Kill, times(184)),
+            (Fault::Blind, times(411)),
+            (Fault::Drift, times(97)),
+        ]
+        .into();
+        progress.fault_times = vec![25_000];
         let row = r#"{"pipeline":"orders","seq":7,"revision":0,"start":"1970-01-01T01:02:03.900Z","end":"1970-01-01T01:02:04Z","group":{"city":"Lima"},"values":{"orders":2,"revenue":0.3,"average":0.15,"lowest":0.1,"highest":0.2}}"#;
         progress.picture.newest = vec![Arc::new(SeenRow::parse(row).unwrap())];
         progress
@@ -245,7 +261,9 @@ mod tests {
         for text in [
             "replica 1  killed",
             "replica 2  leads, term 7",
-            "next row after 184 ms",
+            "1 leaders killed: next row after",
+            "p50 184 ms, max 184 ms",
+            "2 unfit: p50 97 ms, max 411 ms",
         ] {
             assert!(screen.contains(text), "{text} is missing in\n{screen}");
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::super::end::SILENT;
 use super::super::read_ahead::{OUTSIDE, ReadAhead};
 use super::*;
 use crate::signal::Signal;
@@ -236,7 +237,7 @@ fn a_million_tombstones_and_a_million_empty_lines_stay_within_the_budget() {
 #[test]
 fn a_fault_holds_back_what_has_not_arrived_and_is_no_end() {
     let (buffer, fingerprints) = filled(&[0, 1], 10, 2);
-    buffer.set_at_end(Some(2));
+    buffer.set_end(End::at(Some(2)));
     buffer.fail("gone".to_owned());
     assert_eq!(buffer.fault().as_deref(), Some("gone"));
     assert!(!buffer.is_at_end(2));
@@ -250,10 +251,10 @@ fn a_fault_holds_back_what_has_not_arrived_and_is_no_end() {
 fn a_lane_is_at_its_end_only_when_all_that_arrived_is_cut() {
     let (buffer, _) = filled(&[0, 1], 10, 2);
     assert!(!buffer.is_at_end(2));
-    buffer.set_at_end(Some(2));
+    buffer.set_end(End::at(Some(2)));
     assert!(buffer.is_at_end(2));
     assert!(!buffer.is_at_end(1));
-    buffer.set_at_end(None);
+    buffer.set_end(End::at(None));
     assert!(!buffer.is_at_end(2));
 }
 
@@ -264,9 +265,9 @@ fn how_much_lies_beyond_a_cut_is_measured_to_the_logs_end_and_not_known_without_
     buffer.set_log_end(Some(500));
     assert_eq!(buffer.beyond(1), Some((500, 499)), "two are in hand");
     // All was read, and what is beyond holds no record.
-    buffer.set_at_end(Some(500));
+    buffer.set_end(End::at(Some(500)));
     assert_eq!(buffer.beyond(2), Some((500, 0)));
-    buffer.set_at_end(None);
+    buffer.set_end(End::at(None));
     assert_eq!(buffer.beyond(2), Some((500, 498)), "a transaction is open");
     // Another replica was faster to see it.
     assert_eq!(buffer.beyond(600), Some((600, 0)));
@@ -324,4 +325,19 @@ fn a_cut_below_a_limit_lies_at_the_end_of_a_record_in_hand() {
         let choice = Some(CutChoice { cut, fingerprint });
         assert_eq!(buffer.cut_up_to(limit), choice, "{limit}");
     }
+}
+
+#[test]
+fn a_lane_is_silent_once_its_source_has_not_answered_for_long_until_something_comes() {
+    let (buffer, _) = filled(&[0], 10, 1);
+    let unanswered = |for_so_long: Duration| End {
+        unanswered_since: Instant::now().checked_sub(for_so_long),
+        ..End::default()
+    };
+    buffer.set_end(unanswered(SILENT / 2));
+    assert_eq!(buffer.silence(), None);
+    buffer.set_end(unanswered(SILENT));
+    assert!(buffer.silence().unwrap() >= SILENT);
+    buffer.fail("unreadable".into());
+    assert_eq!(buffer.silence(), None, "its fault says more");
 }

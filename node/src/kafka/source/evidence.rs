@@ -22,8 +22,12 @@ const FRESH: Duration = Duration::from_secs(2);
 /// How often all lanes are asked for.
 const ALL: Duration = Duration::from_secs(1);
 /// Between two questions.
-const INTERVAL: Duration = Duration::from_millis(300);
+const INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
+const HELD: Duration = Duration::from_secs(2);
+/// It is said in the log when that has lasted so long: many transactions take some seconds.
+const HELD_LONG: Duration = Duration::from_secs(10);
 
 /// The ends of quiet lanes, as the broker said them.
 pub(super) struct Evidence {
@@ -52,15 +56,48 @@ struct State {
 struct Watched {
     position: i64,
     quiet: bool,
+    quiet_since: Instant,
     answer: Option<(i64, Instant)>,
     /// The last answer of all, whether the lane was quiet or not.
     log_end: Option<(i64, Instant)>,
     cut_at: Option<i64>,
+    held: Option<Held>,
+}
+
+/// More was appended than can be read.
+#[derive(Clone, Copy)]
+struct Held {
+    /// Where reading ends.
+    position: i64,
+    since: Instant,
+    told: bool,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+}
+
+impl Watched {
+    /// Takes in that the log ended there when the lane had been read up to `position`. Whether it is to be said that the
+    /// lane is held.
+    fn hold(&mut self, position: i64, end: i64, asked_at: Instant) -> bool {
+        if !self.quiet || self.position != position || end <= position {
+            self.held = None;
+            return false;
+        }
+        let known = self.held.filter(|held| held.position == position);
+        let mut held = known.unwrap_or(Held {
+            position,
+            since: asked_at,
+            told: false,
+        });
+        let is_long = asked_at.saturating_duration_since(held.since) >= HELD_LONG;
+        let tell = is_long && !held.told;
+        held.told |= tell;
+        self.held = Some(held);
+        tell
     }
 }
 
@@ -92,9 +129,11 @@ impl Evidence {
         let watched = |position: i64| Watched {
             position,
             quiet: false,
+            quiet_since: Instant::now(),
             answer: None,
             log_end: None,
             cut_at: None,
+            held: None,
         };
         state.lanes = lanes
             .iter()
@@ -110,6 +149,9 @@ impl Evidence {
         let mut state = self.shared.lock();
         let lane = state.lanes.get_mut(&partition)?;
         let woken = quiet && !lane.quiet;
+        if woken {
+            lane.quiet_since = Instant::now();
+        }
         lane.position = position;
         lane.quiet = quiet;
         let cut_at = lane.cut_at;
@@ -132,6 +174,25 @@ impl Evidence {
         let state = self.shared.lock();
         let (end, asked_at) = state.lanes.get(&partition)?.log_end?;
         (asked_at.elapsed() < FRESH).then_some(end)
+    }
+
+    /// Since when a lane is quiet and the broker, which has answered before, has not said why.
+    pub(super) fn unanswered_since(&self, partition: i32) -> Option<Instant> {
+        let state = self.shared.lock();
+        let lane = state.lanes.get(&partition).filter(|lane| lane.quiet)?;
+        let (_, asked_at) = lane.answer?;
+        Some(asked_at.max(lane.quiet_since))
+    }
+
+    /// Since when more was appended than can be read beyond `position`, by the broker's word of the last two seconds.
+    pub(super) fn held(&self, partition: i32, position: i64) -> Option<Instant> {
+        let state = self.shared.lock();
+        let lane = state.lanes.get(&partition)?;
+        let fresh = lane.answer.is_some_and(|(_, at)| at.elapsed() < FRESH);
+        let held = lane
+            .held
+            .filter(|held| fresh && held.position == position)?;
+        (held.since.elapsed() >= HELD).then_some(held.since)
     }
 }
 
@@ -221,16 +282,61 @@ impl Shared {
             };
             lane.log_end = Some((end, asked_at));
             // Of one that is being read, its end says no more.
-            if lane.quiet {
-                lane.answer = Some((end, asked_at));
-                if end < *position_when_asked {
-                    lane.cut_at = Some(end);
-                }
+            if !lane.quiet {
+                continue;
+            }
+            lane.answer = Some((end, asked_at));
+            if lane.hold(*position_when_asked, end, asked_at) {
+                tracing::warn!(
+                    topic = self.topic,
+                    partition,
+                    offset = lane.position,
+                    end,
+                    "a transaction is open there: what was appended since cannot be read, and windows wait for it"
+                );
+            }
+            if end < *position_when_asked {
+                lane.cut_at = Some(end);
             }
         }
         drop(state);
         if !answers.is_empty() {
             self.signal.raise();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_is_held_since_the_first_answer_beyond_where_its_reading_ends_and_that_is_said_once() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut lane = Watched {
+            position: 5,
+            quiet: true,
+            quiet_since: start,
+            answer: None,
+            cut_at: None,
+            held: None,
+            log_end: None,
+        };
+        let since = |lane: &Watched| lane.held.map(|held| held.since);
+        assert!(!lane.hold(5, 5, at(0)));
+        assert_eq!(since(&lane), None, "at its end");
+        assert!(!lane.hold(5, 7, at(1)));
+        assert!(!lane.hold(5, 9, at(10)));
+        assert!(lane.hold(5, 9, at(11)));
+        assert!(!lane.hold(5, 9, at(30)));
+        assert_eq!(since(&lane), Some(at(1)));
+        // What was asked before it was read further says nothing.
+        lane.position = 9;
+        assert!(!lane.hold(5, 10, at(31)));
+        assert_eq!(since(&lane), None);
+        lane.quiet = false;
+        assert!(!lane.hold(9, 10, at(32)));
+        assert_eq!(since(&lane), None, "it is being read");
     }
 }

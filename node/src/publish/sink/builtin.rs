@@ -51,9 +51,9 @@ impl BuiltinSink {
         self.runtime.block_on(async {
             tokio::select! {
             biased;
-                                      result = agreed => result,
-                                      () = stopping => Err("the node stops".to_owned()),
-                                  }
+                                                 result = agreed => result,
+                                                 () = stopping => Err("the node stops".to_owned()),
+                                             }
         })
     }
 }
