@@ -4,10 +4,6 @@
 //! A simulation has one [`Outside`]: what all nodes read and publish to. It is set for the thread on which the simulation
 //! runs, and every source and sink of every config is that one.
 
-mod sink;
-mod source;
-
-use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -16,9 +12,8 @@ use unisono_replication::Replica;
 use unisono_replication::rt::Handle;
 use unisono_replication::rt::simulated::{self, Disk, Node, block_on};
 
-pub use sink::{SimulatedSink, Topic};
-pub use source::{Log, Wrong};
-pub(crate) use source::{open, survey};
+pub use crate::publish::sink::simulated::Topic;
+pub use crate::source::simulated::{Log, Wrong};
 
 use crate::config::NodeConfig;
 use crate::core::Core;
@@ -35,19 +30,10 @@ pub struct Outside {
     pub topic: Arc<Topic>,
 }
 
-thread_local! {
-    static OUTSIDE: RefCell<Option<Outside>> = const { RefCell::new(None) };
-}
-
 /// Sets what the simulation on this thread reads and publishes to.
 pub fn enter(outside: &Outside) {
-    OUTSIDE.set(Some(outside.clone()));
-}
-
-fn outside() -> Outside {
-    OUTSIDE
-        .with_borrow(Clone::clone)
-        .expect("a simulation enters its outside before it begins")
+    crate::source::simulated::enter(&outside.log);
+    crate::publish::sink::simulated::enter(&outside.topic);
 }
 
 /// A node as the world sees it.

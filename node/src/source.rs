@@ -6,6 +6,8 @@
 mod block;
 pub mod files;
 mod kafka;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 mod survey;
 
 use std::sync::Arc;
@@ -176,7 +178,7 @@ pub fn open(
 ) -> Result<Box<dyn SourceReader>, SourceError> {
     #[cfg(feature = "simulation")]
     if unisono_replication::rt::simulated::is_active() {
-        return Ok(crate::simulation::open(signal));
+        return Ok(simulated::open(signal));
     }
     match &config.kind {
         SourceKind::Kafka(config) => {

@@ -1,6 +1,7 @@
 //! The only place where openraft is named.
 
 pub(crate) mod applier;
+mod async_runtime;
 pub(crate) mod entry;
 #[cfg(test)]
 mod golden;

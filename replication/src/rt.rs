@@ -11,14 +11,10 @@ pub mod thread;
 
 use std::fmt;
 use std::io;
-use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use openraft::{AsyncRuntime, OptionalSend};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use tokio::task::JoinError;
 
 pub use net::{Listener, Stream, connect};
@@ -156,7 +152,7 @@ impl<T: Send + 'static> Future for Task<T> {
 /// Why a task has no result.
 #[derive(Debug)]
 pub struct TaskError {
-    panicked: bool,
+    pub(crate) panicked: bool,
 }
 
 impl TaskError {
@@ -231,122 +227,3 @@ impl<F: Future> Future for Timeout<F> {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("it took too long")]
 pub struct Elapsed;
-
-/// [`now`] as openraft wants it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(Instant);
-
-impl openraft::Instant for Moment {
-    fn now() -> Self {
-        Self(now())
-    }
-}
-
-impl Add<Duration> for Moment {
-    type Output = Self;
-    fn add(self, duration: Duration) -> Self {
-        Self(self.0 + duration)
-    }
-}
-
-impl AddAssign<Duration> for Moment {
-    fn add_assign(&mut self, duration: Duration) {
-        self.0 += duration;
-    }
-}
-
-impl Sub<Duration> for Moment {
-    type Output = Self;
-    fn sub(self, duration: Duration) -> Self {
-        Self(self.0 - duration)
-    }
-}
-
-impl SubAssign<Duration> for Moment {
-    fn sub_assign(&mut self, duration: Duration) {
-        self.0 -= duration;
-    }
-}
-
-impl Sub for Moment {
-    type Output = Duration;
-    fn sub(self, earlier: Self) -> Duration {
-        self.0 - earlier.0
-    }
-}
-
-/// All of this as openraft wants it.
-#[derive(Debug)]
-pub struct Rt;
-
-impl AsyncRuntime for Rt {
-    type JoinError = TaskError;
-    type JoinHandle<T: OptionalSend + 'static> = Task<T>;
-    type Sleep = Sleep;
-    type Instant = Moment;
-    type TimeoutError = Elapsed;
-    type Timeout<R, T: Future<Output = R> + OptionalSend> = Timeout<T>;
-    type ThreadLocalRng = SmallRng;
-
-    fn spawn<T>(future: T) -> Task<T::Output>
-    where
-        T: Future + OptionalSend + 'static,
-        T::Output: OptionalSend + 'static,
-    {
-        spawn(future)
-    }
-
-    fn sleep(duration: Duration) -> Sleep {
-        sleep(duration)
-    }
-
-    fn sleep_until(at: Moment) -> Sleep {
-        sleep_until(at.0)
-    }
-
-    fn timeout<R, F: Future<Output = R> + OptionalSend>(
-        duration: Duration,
-        future: F,
-    ) -> Timeout<F> {
-        timeout(duration, future)
-    }
-
-    fn timeout_at<R, F: Future<Output = R> + OptionalSend>(at: Moment, future: F) -> Timeout<F> {
-        timeout(at.0.saturating_duration_since(now()), future)
-    }
-
-    fn is_panic(error: &TaskError) -> bool {
-        error.panicked
-    }
-
-    fn thread_rng() -> SmallRng {
-        SmallRng::seed_from_u64(random())
-    }
-
-    type Mpsc = openraft_rt_tokio::TokioMpsc;
-    type Watch = openraft_rt_tokio::TokioWatch;
-    type Oneshot = openraft_rt_tokio::TokioOneshot;
-    type Mutex<T: OptionalSend + 'static> = openraft_rt_tokio::TokioMutex<T>;
-
-    fn new(_threads: usize) -> Self {
-        Self
-    }
-
-    fn block_on<F: Future<Output = T>, T>(&mut self, future: F) -> T {
-        // For openraft's own tests alone, by its word.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime
-            .expect("the system gives a runtime")
-            .block_on(future)
-    }
-
-    async fn spawn_blocking<F, T>(work: F) -> io::Result<T>
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
-        blocking(work).await
-    }
-}

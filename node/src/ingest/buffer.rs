@@ -1,5 +1,7 @@
 //! The records of one lane that were read and not yet taken in: one writer (the reading thread), one taker.
 
+mod ends;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Range;
@@ -17,8 +19,6 @@ use unisono_replication::rt;
 
 /// Evidence that a lane was at its end counts for so long.
 const FRESH: Duration = Duration::from_millis(1000);
-/// What was known of the end of a lane's log counts for so long.
-const END_FRESH: Duration = Duration::from_secs(3);
 /// A block that weighs this much is full: what comes next is no longer put into it.
 pub(super) const FULL: usize = 256 << 10;
 /// Of a block lighter than that the records are put into the one before, so that many small ones do not hold memory for
@@ -229,42 +229,6 @@ impl LaneBuffer {
         if let Some(waker) = waker {
             waker();
         }
-    }
-
-    /// Notes what is known of the lane's end at this moment.
-    pub fn set_end(&self, end: End) {
-        let mut state = self.lock();
-        state.at_end = end.at.map(|at| (at, rt::now()));
-        state.end = end;
-    }
-
-    /// Notes where the lane's log ends, if that is known at this moment. Nothing follows from it: it is shown.
-    pub fn set_log_end(&self, end: Option<i64>) {
-        self.lock().log_end = end.map(|end| (end, rt::now()));
-    }
-
-    /// Where the lane's log ends, and how far that is from `cut`: `None` where that is not known of late. What is known to
-    /// hold no record any more (markers of transactions) is not far.
-    #[must_use]
-    pub fn beyond(&self, cut: i64) -> Option<(i64, i64)> {
-        let (end, at) = self.lock().log_end?;
-        if rt::since(at) >= END_FRESH {
-            return None;
-        }
-        let end = end.max(cut);
-        Some((end, if self.is_at_end(cut) { 0 } else { end - cut }))
-    }
-
-    /// For how long nothing has come of the lane and its source has not answered, where that is longer than it ever takes.
-    #[must_use]
-    pub fn silence(&self) -> Option<Duration> {
-        self.lock().end.silence()
-    }
-
-    /// Since when an open transaction has kept more of the lane from being read, if so.
-    #[must_use]
-    pub fn held_since(&self) -> Option<Instant> {
-        self.lock().end.held_since
     }
 
     /// Notes that the lane cannot be read for now. Who takes from it waits: what is wanted may still come.

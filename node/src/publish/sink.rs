@@ -3,6 +3,8 @@
 
 pub mod builtin;
 pub mod kafka;
+#[cfg(feature = "simulation")]
+pub mod simulated;
 
 use std::collections::BTreeMap;
 

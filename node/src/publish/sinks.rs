@@ -69,7 +69,7 @@ fn run(core: &Arc<Core>, name: &str, runtime: &Handle) {
         let is_current = || core.agreed().machine.sinks().get(name) == Some(&agreed);
         #[cfg(feature = "simulation")]
         if rt::simulated::is_active() {
-            let connect = || Ok(crate::simulation::SimulatedSink::new(name));
+            let connect = || Ok(super::sink::simulated::SimulatedSink::new(name));
             publisher::run(core, name, runtime, connect, is_current);
             continue;
         }

@@ -60,7 +60,7 @@ pub trait SourceSurvey: Send {
 pub fn survey(config: &SourceConfig) -> Result<Box<dyn SourceSurvey>, SourceError> {
     #[cfg(feature = "simulation")]
     if unisono_replication::rt::simulated::is_active() {
-        return Ok(crate::simulation::survey());
+        return Ok(super::simulated::survey());
     }
     Ok(match &config.kind {
         SourceKind::Kafka(config) => Box::new(KafkaSurvey::connect(config)?),

@@ -20,7 +20,7 @@ openraft::declare_raft_types!(
         NodeId = u64,
         Node = BasicNode,
         LeaderId = openraft::impls::leader_id_std::LeaderId<u64, u64>,
-        AsyncRuntime = crate::rt::Rt,
+        AsyncRuntime = super::async_runtime::Rt,
 );
 
 pub(crate) type Raft = openraft::Raft<TypeConfig, super::applier::StateMachine>;

@@ -1,12 +1,12 @@
 //! A simulated source: lanes in memory, which nodes may not see, or see wrongly.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use unisono_replication::rt::simulated::{Node, current_node};
 
-use super::outside;
 use crate::signal::Signal;
 use crate::source::{
     Block, Found, FoundLane, KnownLane, LaneTrail, SourceError, SourceReader, SourceSurvey,
@@ -15,6 +15,20 @@ use crate::threads::lock;
 
 /// How long a reader waits without being told of records.
 const PAUSE: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static ENTERED: RefCell<Option<Arc<Log>>> = const { RefCell::new(None) };
+}
+
+/// Sets what the simulation on this thread reads.
+pub fn enter(log: &Arc<Log>) {
+    ENTERED.set(Some(Arc::clone(log)));
+}
+
+fn entered() -> Arc<Log> {
+    let entered = ENTERED.with_borrow(Clone::clone);
+    entered.expect("it is set before a simulation begins")
+}
 
 /// What all nodes read.
 #[derive(Default)]
@@ -127,7 +141,7 @@ struct Reader {
 }
 
 pub(crate) fn open(signal: &Arc<Signal>) -> Box<dyn SourceReader> {
-    let (log, node) = (outside().log, current_node());
+    let (log, node) = (entered(), current_node());
     lock(&log.0).signals.push((node, Arc::downgrade(signal)));
     let open = Vec::new();
     Box::new(Reader { log, node, open })
@@ -197,7 +211,7 @@ struct Survey {
 }
 
 pub(crate) fn survey() -> Box<dyn SourceSurvey> {
-    let (log, node) = (outside().log, current_node());
+    let (log, node) = (entered(), current_node());
     Box::new(Survey { log, node })
 }
 

@@ -1,5 +1,6 @@
 //! A simulated sink: one topic with its frontier, transactional and fenced, whose answers may be lost.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,9 +9,22 @@ use unisono_engine::row::{StreamId, StreamKind};
 use unisono_replication::rt::simulated::{Node, between, chance, current_node};
 use unisono_replication::rt::thread;
 
-use super::outside;
 use crate::publish::sink::{Bounds, Frontier, PublishError, PublishRow, Sink};
 use crate::threads::lock;
+
+thread_local! {
+    static ENTERED: RefCell<Option<Arc<Topic>>> = const { RefCell::new(None) };
+}
+
+/// Sets what the simulation on this thread publishes to.
+pub fn enter(topic: &Arc<Topic>) {
+    ENTERED.set(Some(Arc::clone(topic)));
+}
+
+fn entered() -> Arc<Topic> {
+    let entered = ENTERED.with_borrow(Clone::clone);
+    entered.expect("it is set before a simulation begins")
+}
 
 /// What all nodes publish to.
 #[derive(Default)]
@@ -84,7 +98,7 @@ impl SimulatedSink {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            topic: outside().topic,
+            topic: entered(),
             node: current_node(),
             epoch: None,
         }

@@ -1,0 +1,48 @@
+//! What is known of a lane's end.
+
+use std::time::{Duration, Instant};
+
+use unisono_replication::rt;
+
+use super::{End, LaneBuffer};
+
+/// What was known of the end of a lane's log counts for so long.
+const END_FRESH: Duration = Duration::from_secs(3);
+
+impl LaneBuffer {
+    /// Notes what is known of the lane's end at this moment.
+    pub fn set_end(&self, end: End) {
+        let mut state = self.lock();
+        state.at_end = end.at.map(|at| (at, rt::now()));
+        state.end = end;
+    }
+
+    /// Notes where the lane's log ends, if that is known at this moment. Nothing follows from it: it is shown.
+    pub fn set_log_end(&self, end: Option<i64>) {
+        self.lock().log_end = end.map(|end| (end, rt::now()));
+    }
+
+    /// Where the lane's log ends, and how far that is from `cut`: `None` where that is not known of late. What is known to
+    /// hold no record any more (markers of transactions) is not far.
+    #[must_use]
+    pub fn beyond(&self, cut: i64) -> Option<(i64, i64)> {
+        let (end, at) = self.lock().log_end?;
+        if rt::since(at) >= END_FRESH {
+            return None;
+        }
+        let end = end.max(cut);
+        Some((end, if self.is_at_end(cut) { 0 } else { end - cut }))
+    }
+
+    /// For how long nothing has come of the lane and its source has not answered, where that is longer than it ever takes.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        self.lock().end.silence()
+    }
+
+    /// Since when an open transaction has kept more of the lane from being read, if so.
+    #[must_use]
+    pub fn held_since(&self) -> Option<Instant> {
+        self.lock().end.held_since
+    }
+}
