@@ -1,5 +1,6 @@
 //! What is done to the clusters.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use unisono::simulation::{Look, Seen, Wrong};
@@ -48,6 +49,8 @@ pub enum Fault {
     WipeAndKill,
     /// A node's file has another definition for a while.
     Drift,
+    /// All ways take long: a round trip up to 200 ms.
+    SlowNetwork,
 }
 
 impl Fault {
@@ -70,6 +73,7 @@ impl Fault {
         Self::HandOver,
         Self::WipeAndKill,
         Self::Drift,
+        Self::SlowNetwork,
     ];
 }
 
@@ -142,6 +146,11 @@ impl World {
                 self.cut_off(node, true);
                 self.rest(a_while).await;
                 self.cut_off(node, false);
+            }
+            Fault::SlowNetwork => {
+                self.all_ways_take(10_000..100_000);
+                self.rest(a_while * 2).await;
+                self.all_ways_take(50..500);
             }
             Fault::Blind => {
                 self.outside.log.set_blind(node, true);
@@ -257,6 +266,17 @@ impl World {
             }
         }
         false
+    }
+
+    /// Every message takes so many microseconds.
+    fn all_ways_take(&self, micros: Range<u64>) {
+        simulated::network(|network| {
+            for from in 1..=self.nodes {
+                for to in 1..=self.nodes {
+                    network.way(from, to).micros = micros.clone();
+                }
+            }
+        });
     }
 
     fn cut_off(&self, node: Node, cut: bool) {
