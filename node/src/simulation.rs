@@ -120,6 +120,13 @@ impl Look {
         }
     }
 
+    /// Checkpoints that it took from others.
+    #[must_use]
+    pub fn checkpoints_taken(&self) -> u64 {
+        let taken = &self.0.counters.checkpoints_installed;
+        taken.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Rows that it published by its own word alone.
     #[must_use]
     pub fn rows_alone(&self) -> u64 {
@@ -154,9 +161,11 @@ pub fn start(node: Node, path: &Path, text: &str, disk: &Disk, seen: &Seen) {
 
 fn run(config: NodeConfig, disk: &Disk, seen: &Seen) -> Result<(), String> {
     let node = serve::Node::compose(config, &Handle::current(), |config, snapshots| {
+        let dir = config.data_dir.join("raft");
         block_on(Replica::simulate(
             serve::raft_config(config, None),
             disk,
+            &dir,
             snapshots,
         ))
     });

@@ -242,7 +242,7 @@ const NOBODY: &str = "nobody goes on after the panic of a thread that held a loc
 /// # Panics
 /// A thread panicked while it held the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect(NOBODY)
+    rt::thread::lock(mutex).expect(NOBODY)
 }
 
 /// Waits on a condition variable for as long as `condition` holds.

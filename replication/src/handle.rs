@@ -74,7 +74,7 @@ impl Replica {
         })
     }
 
-    /// Starts a replica on a simulation's node, with a simulated disk.
+    /// Starts a replica on a simulation's node, with a simulated disk; what peers send is received in `dir`, and not simulated.
     ///
     /// # Errors
     /// What is wrong with the config.
@@ -82,9 +82,10 @@ impl Replica {
     pub async fn simulate(
         config: ReplicaConfig,
         disk: &crate::rt::simulated::Disk,
+        dir: &Path,
         snapshots: Arc<dyn Snapshots>,
     ) -> Result<Self, StartError> {
-        let inner = Inner::simulate(config, disk, snapshots).await?;
+        let inner = Inner::simulate(config, (disk, dir), snapshots).await?;
         Ok(Self {
             inner: Arc::new(inner),
         })

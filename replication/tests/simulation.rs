@@ -72,7 +72,8 @@ fn config(number: u16) -> ReplicaConfig {
 
 async fn node(node: Node, disk: Disk, seen: Arc<Mutex<Seen>>) {
     let number = u16::try_from(node).unwrap();
-    let replica = Replica::simulate(config(number), &disk, Arc::new(NoEngine));
+    let dir = tempfile::tempdir().unwrap();
+    let replica = Replica::simulate(config(number), &disk, dir.path(), Arc::new(NoEngine));
     let replica = replica.await.unwrap();
     let proposer = replica.clone();
     let acknowledged = Arc::clone(&seen);

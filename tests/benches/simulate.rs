@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let began = Instant::now();
     let next = AtomicU64::new(seeds.start);
     let failed: Mutex<BTreeMap<u64, String>> = Mutex::default();
-    let (simulated, polls) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (simulated, polls, taken) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -43,6 +43,7 @@ fn main() -> Result<()> {
                             let millis = u64::try_from(ran.millis).unwrap_or(0);
                             simulated.fetch_add(millis, Ordering::Relaxed);
                             polls.fetch_add(ran.polls, Ordering::Relaxed);
+                            taken.fetch_add(ran.taken, Ordering::Relaxed);
                         }
                         Err(reason) => {
                             println!("seed {seed}: {reason}");
@@ -57,11 +58,12 @@ fn main() -> Result<()> {
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (count, took) = (seeds.end - seeds.start, began.elapsed().as_secs_f64());
     println!(
-        "{count} seeds, {} failed; {took:.0} s on {threads} threads, {:.0} s for a thousand; {} simulated seconds, {} million turns",
+        "{count} seeds, {} failed; {took:.0} s on {threads} threads, {:.0} s for a thousand; {} simulated seconds, {} million turns, {} checkpoints taken from peers",
         failed.len(),
         took * 1000.0 / count as f64,
         simulated.into_inner() / 1000,
         polls.into_inner() / 1_000_000,
+        taken.into_inner(),
     );
     ensure!(failed.is_empty(), "failed: {:?}", failed.keys());
     Ok(())

@@ -45,6 +45,8 @@ pub struct Ran {
     pub millis: u128,
     /// Most of the rows and dead letters that one process published by its own word alone.
     pub alone: u64,
+    /// Checkpoints that replicas took from others.
+    pub taken: u64,
     /// The faults that were made.
     pub faults: Vec<Fault>,
 }
@@ -151,6 +153,7 @@ impl World {
             records: total,
             rows: self.check.rows(),
             alone: self.check.alone(),
+            taken: self.check.taken(),
             millis: simulated::elapsed().as_millis(),
             faults: self.faults,
         }
@@ -236,6 +239,8 @@ fn config(node: Node, nodes: usize, window: &str) -> String {
         .map(|node| format!("{node} = \"node-{node}:1\""))
         .collect();
     let peers = peers.join(", ");
+    // Few: who was away for a moment takes a checkpoint.
+    let keep = if nodes == 5 { 20_000 } else { 20 };
     format!(
         r#"
 data_dir = "{node}"
@@ -245,7 +250,8 @@ http = "node-{node}:2"
 workers = 1
 [cluster]
 peers = {{ {peers} }}
-checkpoint_interval = "4s"
+checkpoint_interval = "3s"
+keep_log_entries = {keep}
 [[source]]
 name = "events"
 kafka = {{ brokers = "simulated:1", topic = "events" }}

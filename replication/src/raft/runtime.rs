@@ -103,14 +103,14 @@ impl Inner {
     #[cfg(feature = "simulation")]
     pub(crate) async fn simulate(
         config: ReplicaConfig,
-        disk: &rt::simulated::Disk,
+        (disk, dir): (&rt::simulated::Disk, &Path),
         snapshots: Arc<dyn Snapshots>,
     ) -> Result<Self, StartError> {
         let (fatal, _) = watch::channel(None);
         let log = LogStore::simulate(disk, config.number, fatal.clone());
         let address = config.peers.get(&config.number).map_or("", String::as_str);
         let listener = Listener::Simulated(rt::simulated::listen(address));
-        let incoming = Path::new("/nonexistent").into();
+        let incoming = incoming(dir)?;
         Self::assemble(config, listener, (log, incoming), snapshots, fatal).await
     }
 

@@ -2,17 +2,17 @@
 //! side holds more than some pieces of it. A transfer that breaks off leaves nothing and is begun anew. Its head is the
 //! sender's vote and the checkpoint's place in the log, its pieces are what the node's checkpoint writes.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::fs::File;
-use tokio::io::{AsyncRead, AsyncWriteExt};
+use tokio::io::AsyncRead;
 use tokio::sync::{mpsc, watch};
 
 use crate::link::{PIECE_BYTES, Pieces};
-use crate::rt;
+use crate::rt::{self, Handle};
 use crate::snapshots::{ReceivedFile, WriteSnapshot};
 
 /// Pieces that wait to be sent.
@@ -40,13 +40,14 @@ pub(crate) fn outgoing(
         sender,
         taken,
         piece: Vec::with_capacity(PIECE_BYTES),
+        runtime: Handle::current(),
     };
     rt::spawn_blocking(move || {
         let written = write(&mut pump).and_then(|()| pump.send());
         if let Err(error) = written {
             tracing::warn!(%error, "a checkpoint was not sent to its end");
             // The peer sees pieces without an end; whoever asked for the transfer has hung up, or begins anew.
-            let _ = pump.sender.blocking_send(Err(error));
+            let _ = pump.runtime.block_on(pump.sender.send(Err(error)));
         }
     });
     (receiver, progress)
@@ -65,6 +66,7 @@ struct Pump {
     sender: mpsc::Sender<io::Result<Vec<u8>>>,
     taken: watch::Sender<u64>,
     piece: Vec<u8>,
+    runtime: Handle,
 }
 
 impl Pump {
@@ -73,7 +75,7 @@ impl Pump {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        let sent = self.sender.blocking_send(Ok(piece));
+        let sent = self.runtime.block_on(self.sender.send(Ok(piece)));
         self.taken.send_modify(|taken| *taken += 1);
         sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the transfer was given up"))
     }
@@ -113,11 +115,13 @@ pub(crate) async fn receive<S: AsyncRead + Unpin>(
     static TRANSFERS: AtomicU64 = AtomicU64::new(0);
     let number = TRANSFERS.fetch_add(1, Ordering::Relaxed);
     let path = dir.join(format!("{number}.incoming"));
-    let mut file = File::create(&path).await?;
+    let new = path.clone();
+    let mut file = rt::blocking(move || File::create(new)).await??;
     let received = ReceivedFile::new(path);
     while let Some(piece) = pieces.next().await? {
-        file.write_all(piece).await?;
+        let piece = piece.to_vec();
+        let written = rt::blocking(move || file.write_all(&piece).map(|()| file));
+        file = written.await??;
     }
-    file.flush().await?;
     Ok(received)
 }

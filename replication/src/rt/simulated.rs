@@ -34,7 +34,7 @@ pub use join::{Ended, JoinHandle};
 pub(super) use net::connect;
 pub use net::{Conditions, Listener, Network, listen};
 pub use thread::{SimulatedThread, Waiters, block_on, spawn_thread_on};
-pub(super) use thread::{spawn_blocking, spawn_thread};
+pub(super) use thread::{lock, spawn_blocking, spawn_thread};
 pub use timer::Sleep;
 use timer::Timers;
 

@@ -86,6 +86,18 @@ pub fn run<T>(future: impl Future<Output = T>) -> io::Result<T> {
     Ok(output)
 }
 
+/// Locks. In a simulation whoever finds it locked gives way: its holder may wait for something.
+///
+/// # Errors
+/// A thread panicked while it held the lock.
+pub fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
+    #[cfg(feature = "simulation")]
+    if simulated::is_active() {
+        return simulated::lock(mutex);
+    }
+    mutex.lock()
+}
+
 /// A runtime of tasks, as threads use it.
 #[derive(Clone, Debug)]
 pub enum Handle {

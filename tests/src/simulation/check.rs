@@ -14,6 +14,9 @@ pub struct Check {
     compared: BTreeMap<(usize, StreamId), u64>,
     counted: BTreeMap<StreamId, u64>,
     alone: u64,
+    /// Checkpoints that each process took from others.
+    taken: BTreeMap<usize, u64>,
+    taken_before: u64,
 }
 
 /// What a window counts: a pipeline, the window's end in milliseconds, and the group.
@@ -25,8 +28,10 @@ impl Check {
         for (node, seen) in seen.iter().enumerate().skip(1) {
             let Some(look) = seen.look() else {
                 self.compared.retain(|(of, _), _| *of != node);
+                self.taken_before += self.taken.remove(&node).unwrap_or(0);
                 continue;
             };
+            self.taken.insert(node, look.checkpoints_taken());
             self.alone = self.alone.max(look.rows_alone());
             for (stream, below) in look.published() {
                 let compared = self.compared.get(&(node, stream)).copied();
@@ -69,6 +74,11 @@ impl Check {
     /// The most rows that one process published by its own word alone.
     pub fn alone(&self) -> u64 {
         self.alone
+    }
+
+    /// How many checkpoints were taken from others.
+    pub fn taken(&self) -> u64 {
+        self.taken_before + self.taken.values().sum::<u64>()
     }
 
     /// Every window must count exactly its records. One clock that is wrong, and whatever else happens, makes no dead letter.

@@ -6,13 +6,16 @@ use std::pin::Pin;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::{Sleep, sleep, spawn, with};
+
+/// How often a lock is looked at that somebody holds.
+const LOOK: Duration = Duration::from_micros(200);
 
 type Ways = Yielder<(), ()>;
 
@@ -82,6 +85,16 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// Whether destructors run of a node that was killed: nobody waits any more.
 fn is_dying() -> bool {
     with(|run| run.dying.get())
+}
+
+pub(in crate::rt) fn lock<T>(mutex: &Mutex<T>) -> LockResult<MutexGuard<'_, T>> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
+            Err(TryLockError::WouldBlock) => block_on(sleep(LOOK)),
+        }
+    }
 }
 
 /// A thread that was started.
