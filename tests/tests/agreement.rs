@@ -83,11 +83,13 @@ impl Replicas {
         &mut self.running[usize::from(node) - 1]
     }
 
-    /// Ends a replica cleanly and starts it with other files.
+    /// Ends a replica cleanly, starts it with other files, and waits until it answers.
     fn restart(&mut self, node: u16, files: &str) {
         assert_eq!(self.node(node).terminate().unwrap(), 0);
         let served = self.served(node, files);
         *self.node(node) = served;
+        let answers = |served: &Served| cluster(served).ok();
+        self.node(node).wait("an answer", answers).unwrap();
     }
 
     fn config(&self, node: u16) -> PathBuf {
