@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use unisono_api::Order;
+use unisono_replication::rt::{self, Handle};
 
 use crate::agreement;
 use crate::core::Core;
 pub use refusal::Refusal;
-use unisono_replication::rt::{self, Handle};
 
 /// The first byte of a command that is passed on, which tells it from questions.
 pub const TAG: u8 = b'C';

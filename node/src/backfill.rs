@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use unisono_engine::row::{Digest, Seq, StreamId};
 use unisono_replication::command::StreamKey;
+use unisono_replication::rt;
 
 use crate::checkpoint::{SentRow, StreamRows};
 use crate::core::Core;
 use crate::ids::{key_of, stream_of};
 use crate::results::{OlderRows, ResultsError, ResultsLog};
-use unisono_replication::rt;
 
 /// How often a node looks whether rows are missing, and how long a round that brought nothing is followed by none.
 const EVERY: Duration = Duration::from_millis(500);

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use unisono_engine::row::StreamId;
 use unisono_replication::command::{FeedId, StreamKey};
 use unisono_replication::machine::Machine;
+use unisono_replication::rt;
 use unisono_replication::{Position, Replica};
 
 use crate::agreement::{self, FileDefinition};
@@ -25,7 +26,6 @@ use crate::refused::Refusals;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
 use crate::waits::Waits;
-use unisono_replication::rt;
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
 pub struct Core {

@@ -11,10 +11,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use unisono_replication::rt::mpsc::{Receiver, SyncSender};
 
 use unisono_replication::command::{Command, FeedId};
 use unisono_replication::machine::{AcceptedTick, Effect};
+use unisono_replication::rt;
+use unisono_replication::rt::mpsc::{Receiver, SyncSender};
 use unisono_replication::tick::CATCH_UP_MS;
 use unisono_replication::{CursorEvent, LogCursor, LogError, Position, Replica};
 
@@ -25,7 +26,6 @@ use crate::proposer::wall_ms;
 use crate::source::LaneTrail;
 use crate::threads::{Role, test_panic};
 pub use healing::{Healed, Patient};
-use unisono_replication::rt;
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
 const WAIT: Duration = Duration::from_millis(100);

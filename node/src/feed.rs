@@ -14,15 +14,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use unisono_replication::rt::mpsc::{
-    Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel,
-};
 
 use unisono_engine::row::{Digest, Incarnation, Seq, StreamId};
 use unisono_engine::spec::{LaneId, Timestamp};
 use unisono_engine::{FeedSnapshot, LaneEngine, PipelineStats};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
+use unisono_replication::rt::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel,
+};
 
 use crate::decode::Decoder;
 use crate::definition::FieldSet;

@@ -6,13 +6,14 @@ mod creation;
 mod joining;
 mod lanes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use unisono_replication::command::{Command, FeedId, FeedTick, LaneMove, Ticks};
 use unisono_replication::machine;
+use unisono_replication::rt;
 use unisono_replication::tick::{
     InHand, LastTick, Metronome, clock_ms, median_clock_ms, next_agreed_ms,
 };
@@ -25,7 +26,6 @@ use crate::status;
 use crate::threads::{Role, lock, test_panic};
 use confirm::Confirming;
 use creation::Creation;
-use unisono_replication::rt;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
 const AT_LEAST: Duration = Duration::from_millis(500);
@@ -74,12 +74,12 @@ async fn propose_all(core: Arc<Core>) {
         let leads = view.borrow_and_update().is_leader();
         let waits_for_blank = leads && core.authority().is_none();
         tokio::select! {
-        biased;
-                                 () = rt::sleep(wait) => {}
-                                 () = core.arrivals.notified() => {}
-                                 _ = view.changed() => {}
-                                 _ = applied.changed(), if waits_for_blank => {}
-                             }
+            biased;
+            () = rt::sleep(wait) => {}
+            () = core.arrivals.notified() => {}
+            _ = view.changed() => {}
+            _ = applied.changed(), if waits_for_blank => {}
+        }
     }
 }
 
@@ -125,9 +125,14 @@ impl Proposer {
             self.propose(command).await;
             return Duration::ZERO;
         }
-        let wanted = self.wanted(&core.agreed());
+        let (held, wanted) = {
+            let agreed = core.agreed();
+            let held = status::held_feeds(&core, &agreed);
+            let wanted = self.wanted(&agreed, &held);
+            (held, wanted)
+        };
         self.confirming.gather(&core, authority.term, wanted).await;
-        match self.next_entry(authority) {
+        match self.next_entry(authority, &held) {
             Next::Say(command) => {
                 self.propose(command).await;
                 Duration::ZERO
@@ -151,12 +156,11 @@ impl Proposer {
     }
 
     /// New lanes first, then the ticks that are due.
-    fn next_entry(&mut self, authority: &Authority) -> Next {
+    fn next_entry(&mut self, authority: &Authority, held: &BTreeSet<FeedId>) -> Next {
         let core = Arc::clone(&self.core);
         let agreed = core.agreed();
         let mut pairs = joining::pairs(&agreed);
-        let is_held = |id| status::held(&core, &agreed, id).is_some();
-        pairs.retain(|pair| !is_held(pair.from) && !is_held(pair.into));
+        pairs.retain(|pair| !held.contains(&pair.from) && !held.contains(&pair.into));
         if let Some(command) = joining::of_equal_cuts(&agreed, &pairs, authority.term) {
             self.proposed.remove(&command.from);
             return Next::Say(Command::JoinFeeds(command));
@@ -173,7 +177,7 @@ impl Proposer {
         let clocks = Clocks::read(&core);
         let mut feeds = Vec::new();
         let mut wait = AT_LEAST;
-        for (&id, feed) in &agreed.feeds {
+        for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
             let pair = pairs.iter().find(|pair| pair.from == id);
             let limits = pair.map(|pair| pair.limits(&agreed, &feeds));
             match self.tick(&agreed, id, feed, clocks, limits.as_deref()) {
@@ -216,9 +220,7 @@ impl Proposer {
             }
             reach = self.reach(id, state, feed, limits);
         }
-        if self.confirming.is_disputed(&self.core, id)
-            || status::held(&self.core, agreed, id).is_some()
-        {
+        if self.confirming.is_disputed(&self.core, id) {
             return Err(AT_LEAST);
         }
         let due_in = self.due_in(agreed, id, reach.in_hand);
@@ -248,12 +250,9 @@ impl Proposer {
     }
 
     /// What others have to confirm for the ticks that are due.
-    fn wanted(&self, agreed: &Agreed) -> Vec<FeedQuestion> {
+    fn wanted(&self, agreed: &Agreed, held: &BTreeSet<FeedId>) -> Vec<FeedQuestion> {
         let mut wanted = Vec::new();
-        for (&id, feed) in &agreed.feeds {
-            if status::held(&self.core, agreed, id).is_some() {
-                continue;
-            }
+        for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
             let most = self.core.config.cluster.tick_bytes;
             let (in_hand, lanes) = confirm::wanted(&agreed.machine.feeds()[&id], feed, most);
             if !lanes.is_empty() && self.due_in(agreed, id, in_hand) <= EARLY {

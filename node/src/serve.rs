@@ -4,10 +4,11 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
-use unisono_replication::rt::mpsc::channel;
 
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
+use unisono_replication::rt::mpsc::channel;
+use unisono_replication::rt::{self, Handle};
 use unisono_replication::{Replica, ReplicaConfig, Secret, Snapshots, StartError};
 
 use crate::admin;
@@ -23,7 +24,6 @@ use crate::results::{Limits, ResultsLog};
 use crate::service::NodeService;
 use crate::snapshots::NodeSnapshots;
 use crate::threads::{self, Role, Thread, spawn, spawn_task};
-use unisono_replication::rt::{self, Handle};
 
 /// Bytes after which a segment of the results log ends.
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -118,10 +118,10 @@ pub fn serve(config: NodeConfig, stop: impl Future<Output = ()> + Send) -> Resul
     let mut node = Node::start(config, listeners, &runtime)?;
     let ended = runtime.block_on(async {
         tokio::select! {
-        biased;
-                                 () = stop => None,
-                                 reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
-                             }
+            biased;
+            () = stop => None,
+            reason = node.fatal.recv() => Some(reason.unwrap_or_default()),
+        }
     });
     match ended {
         None => {

@@ -7,10 +7,10 @@ mod healing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock};
-use unisono_replication::rt::mpsc::{Sender, SyncSender, sync_channel};
 
 use unisono_engine::row::StreamId;
 use unisono_replication::command::FeedId;
+use unisono_replication::rt::mpsc::{Sender, SyncSender, sync_channel};
 use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
 use crate::admin;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use unisono_replication::rt;
 
 use crate::agreement::{self, Drift, FileDefinition, Votes};
 use crate::core::Core;
@@ -17,8 +18,7 @@ pub use condition::{
     contact, feed_name, feed_troubles, held_by_transactions, hole, lag, observe, own, peers, seat,
     stopped, waits, watch_fitness,
 };
-use unisono_replication::rt;
-pub use unpublished::{held, unpublished};
+pub use unpublished::{held, held_feeds, unpublished};
 
 /// How often a node tells its status.
 const EVERY: Duration = Duration::from_millis(200);

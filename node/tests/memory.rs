@@ -7,7 +7,6 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
-use unisono_replication::rt::mpsc::channel;
 
 use unisono::checkpoint::{
     CheckpointReader, CheckpointStore, Head, Header, PartId, encode_heads, take,
@@ -20,6 +19,7 @@ use unisono_engine::spec::Timestamp;
 use unisono_replication::Snapshots;
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Machine;
+use unisono_replication::rt::mpsc::channel;
 
 /// More than a few blocks and chunks, far less than what is written.
 const MOST: u64 = 12 << 20;

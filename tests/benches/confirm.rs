@@ -5,16 +5,14 @@
 //! another program to measure.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use unisono_tests::bench::{Cluster, Table, get, program, setting};
+use unisono_tests::bench::{Cluster, Table, append_now, get, program, setting};
 
-const LANES: u64 = 3;
+const LANES: u32 = 3;
 const LINE_EVERY: Duration = Duration::from_millis(5);
 const SETTLE: Duration = Duration::from_secs(5);
 
@@ -22,7 +20,7 @@ fn main() -> Result<()> {
     let time = Duration::from_secs(setting("UNISONO_BENCH_SECONDS", 20)?);
     println!("program: {}", program().display());
     let dir = tempfile::tempdir()?;
-    (0..LANES).try_for_each(|lane| append(dir.path(), lane))?;
+    (0..LANES).try_for_each(|lane| append_now(dir.path(), lane))?;
     let mut cluster = Cluster::start(3, "", &streams(dir.path()))?;
     cluster.wait("/v1/cluster", |view| view["leader"].is_number())?;
     feed(dir.path(), SETTLE)?;
@@ -65,16 +63,6 @@ fn streams(input: &Path) -> String {
     )
 }
 
-fn append(input: &Path, lane: u64) -> Result<()> {
-    let path = input.join(format!("{lane}.ndjson"));
-    let mut file = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)?;
-    let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-    Ok(file.write_all(format!("{{\"at\":{at},\"city\":\"Oslo\"}}\n").as_bytes())?)
-}
-
 /// Appends lines, to each lane by turns, for so long.
 fn feed(input: &Path, time: Duration) -> Result<()> {
     let end = Instant::now() + time;
@@ -82,7 +70,7 @@ fn feed(input: &Path, time: Duration) -> Result<()> {
         if Instant::now() > end {
             break;
         }
-        append(input, lane)?;
+        append_now(input, lane)?;
         std::thread::sleep(LINE_EVERY);
     }
     Ok(())

@@ -12,11 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use unisono_chaos::cluster::{Cluster, Setup};
-use unisono_tests::bench::program;
+use unisono_tests::bench::{append_now, program};
 
 const NODES: u16 = 3;
 const FILES: u32 = 3;
@@ -38,7 +38,7 @@ async fn main() -> Result<()> {
     let input = dir.path().join("input");
     fs::create_dir(&input)?;
     for file in 0..FILES {
-        append(&input, file)?;
+        append_now(&input, file)?;
     }
     let setup = Setup {
         binary,
@@ -77,16 +77,6 @@ values = {{ events = "count()" }}
     )
 }
 
-fn append(input: &Path, file: u32) -> Result<()> {
-    let path = input.join(format!("{file}.ndjson"));
-    let mut file = fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)?;
-    let at = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-    Ok(file.write_all(format!("{{\"at\":{at},\"city\":\"Oslo\"}}\n").as_bytes())?)
-}
-
 /// Appends lines until it is stopped.
 struct Feeder {
     stop: Arc<AtomicBool>,
@@ -102,7 +92,7 @@ impl Feeder {
                 if stopped.load(Ordering::Relaxed) {
                     break;
                 }
-                append(&input, file)?;
+                append_now(&input, file)?;
                 std::thread::sleep(Duration::from_millis(5));
             }
             Ok(())

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 
 pub use cluster::{Cluster, get};
-pub use events::{EVENT_BYTES, Events, T0, fill_topic, producer};
+pub use events::{EVENT_BYTES, Events, T0, append_now, fill_topic, producer};
 pub use process::{Used, cpu, finished, memory, peak};
 pub use table::{Table, figure, median};
 

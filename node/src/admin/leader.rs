@@ -9,6 +9,7 @@ use unisono_replication::command::{
     ApplyPipeline, Command, Origin, PausePipeline, RemovePipeline, SetSink, SinkEntry,
 };
 use unisono_replication::machine::{BUILTIN_SINK, Machine};
+use unisono_replication::rt;
 
 use super::{Outcome, Refusal};
 use crate::agreement::Kind;
@@ -17,7 +18,6 @@ use crate::core::{Authority, Core};
 use crate::definition::PipelineDefinition;
 use crate::status;
 use crate::threads::lock;
-use unisono_replication::rt;
 
 /// How long the creation of an applied pipeline is waited for.
 const CREATE_WITHIN: Duration = Duration::from_secs(10);

@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::sync::atomic::Ordering;
 
 use unisono_replication::command::FeedId;
+use unisono_replication::rt;
 
 use super::{Driver, end};
 use crate::checkpoint::{CheckpointReader, PartId, StoredCheckpoint, take};
 use crate::feed::{FeedPlan, SetupError};
 use crate::threads::lock;
-use unisono_replication::rt;
 
 impl Driver {
     /// Puts a peer's state in the place of this node's: rows first, then the checkpoint that names them.

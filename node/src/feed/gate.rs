@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::barrier::{Barrier, Standing};
 use unisono_replication::rt::Condvar;
+
+use super::barrier::{Barrier, Standing};
 
 use crate::ingest::TakeError;
 use crate::threads::{lock, wait_while};

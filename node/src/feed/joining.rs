@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 use unisono_engine::FeedEngine;
 use unisono_engine::row::Incarnation;
 use unisono_engine::spec::PipelineSpec;
 use unisono_replication::command::FeedId;
+use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 use super::runner::{Halt, Runner};
 use super::{Feed, FeedCheckpoint, FeedPlan, Message, Shared};

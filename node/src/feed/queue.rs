@@ -7,9 +7,9 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use unisono_replication::machine::{AcceptedMove, AcceptedTick};
+use unisono_replication::rt;
 
 use crate::threads::lock;
-use unisono_replication::rt;
 
 /// How much memory ticks may hold that wait for a feed: some hours of them. Beyond that the feed ends here.
 const BYTES: usize = 256 << 20;

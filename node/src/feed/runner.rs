@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use unisono_replication::rt::mpsc::{Receiver, TryRecvError};
 
 use unisono_engine::row::{RowRef, StreamId, StreamKind};
 use unisono_engine::spec::{LaneId, Timestamp};
 use unisono_engine::{FeedEngine, FeedSnapshot, LaneEngine, Settled, TickEnd};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
+use unisono_replication::rt::mpsc::{Receiver, TryRecvError};
 
 use super::barrier::Standing;
 use super::gate::Gate;

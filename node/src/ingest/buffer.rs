@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use unisono_replication::machine::Marks;
+use unisono_replication::rt;
 
 use super::end::End;
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 use crate::threads::lock;
-use unisono_replication::rt;
 
 /// Evidence that a lane was at its end counts for so long.
 const FRESH: Duration = Duration::from_millis(1000);

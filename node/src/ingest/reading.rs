@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use unisono_replication::rt;
+
 use super::buffer::FULL;
 use super::end::End;
 use super::{Change, LaneBuffer, ReadAhead, Shared, lock};
 use crate::config::SourceConfig;
 use crate::source::{self, Block, Head, KnownLane, LaneTrail, SourceError, SourceReader};
-use unisono_replication::rt;
 
 /// How long the thread may sleep when nothing is there. It is woken for all that matters; this is how often the ends of
 /// quiet lanes are looked at, whose evidence must stay fresh.

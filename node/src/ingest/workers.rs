@@ -9,8 +9,9 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::fold::{FoldLane, Turn};
 use unisono_replication::rt::Condvar;
+
+use super::fold::{FoldLane, Turn};
 
 use crate::threads::{Role, Thread, lock, spawn, test_panic, wait_while};
 

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError};
 
 use unisono_engine::row::Seq;
 use unisono_replication::Reply;
+use unisono_replication::rt;
+use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError};
 
 use crate::confirm::{
     Answer, FeedAnswer, FeedQuestion, FeedState, LaneAnswer, LaneQuestion, Question, RowsAnswer,
@@ -16,7 +17,6 @@ use crate::feed::Feed;
 use crate::ids::stream_of;
 use crate::ingest::LaneBuffer;
 use crate::threads::{Role, test_panic};
-use unisono_replication::rt;
 
 /// So long is waited for rows that are not computed here yet, and so often is looked for them.
 const EARLY: Duration = Duration::from_millis(50);

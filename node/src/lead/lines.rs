@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use unisono_replication::Line;
+use unisono_replication::rt::{self, Handle};
 
 use crate::confirm::{Answer, Question, decode, encode};
 use crate::core::Core;
 use crate::threads::{Role, spawn_task};
-use unisono_replication::rt::{self, Handle};
 
 /// How long an answer may take.
 const WITHIN: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use unisono_replication::command::{FeedId, FeedTick};
 use unisono_replication::machine;
+use unisono_replication::rt::{self, Handle};
 use unisono_replication::tick::InHand;
 
 use super::what_is_in_hand;
@@ -15,7 +16,6 @@ use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
 use crate::lead::{Heard, Lines, Sent};
 use crate::threads::lock;
-use unisono_replication::rt::{self, Handle};
 
 /// How long the answers to one question are waited for; later ones count for the next tick.
 const GATHER: Duration = Duration::from_millis(20);
@@ -101,16 +101,16 @@ impl Confirming {
         tokio::pin!(end);
         while self.lines.waits() {
             tokio::select! {
-            biased;
-                                                 heard = self.lines.next() => {
-                                                     note(core, &heard);
-                                                     if progresses(core, feeds) {
-                                                         self.first = Some(heard.number);
-                                                         return true;
-                                                     }
-                                                 }
-                                                 () = &mut end => break,
-                                             }
+                biased;
+                heard = self.lines.next() => {
+                    note(core, &heard);
+                    if progresses(core, feeds) {
+                        self.first = Some(heard.number);
+                        return true;
+                    }
+                }
+                () = &mut end => break,
+            }
         }
         progresses(core, feeds)
     }

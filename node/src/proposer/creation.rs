@@ -14,13 +14,13 @@ use unisono_replication::command::{
 };
 use unisono_replication::machine::Machine;
 use unisono_replication::new_cluster_id;
+use unisono_replication::rt::{self, Task};
 
 use crate::agreement::Kind;
 use crate::core::{Authority, Core};
 use crate::status;
 use crate::threads::lock;
 use look::{Asks, Fault, Look, Step, Wish, home, wishes};
-use unisono_replication::rt::{self, Task};
 
 /// How often what cannot be created is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use unisono_replication::rt::mpsc::{Receiver, TryRecvError};
 
 use unisono_engine::row::{Seq, StreamId};
 use unisono_replication::command::FeedId;
+use unisono_replication::rt;
+use unisono_replication::rt::mpsc::{Receiver, TryRecvError};
 
 use super::sink::{Frontier, PublishError};
 use super::streams_of;
 use crate::core::Core;
 use crate::feed::{Feed, FeedCheckpoint};
-use unisono_replication::rt;
 
 /// Most feeds are there within milliseconds: only then they are asked, for it is not free.
 const PATIENCE: Duration = Duration::from_secs(1);

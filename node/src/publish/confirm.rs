@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use unisono_engine::row::{Seq, StreamId};
 use unisono_replication::command::FeedId;
+use unisono_replication::rt::{self, Handle};
 
 use crate::confirm::{Question, RowsAnswer, RowsQuestion};
 use crate::core::Core;
 use crate::ids::key_of;
 use crate::lead::{Heard, Lines, Sent};
 use crate::threads::lock;
-use unisono_replication::rt::{self, Handle};
 
 /// How long after an answer that did not help the question is asked again.
 const AGAIN: Duration = Duration::from_millis(2);

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use unisono_engine::row::{Row, Seq, StreamId};
 use unisono_replication::View;
 use unisono_replication::command::{Command, FrontierMoves};
+use unisono_replication::rt::{self, Handle};
 
 use super::ahead::{Ahead, Judgement};
 use super::confirm::{RowsConfirm, Unconfirmed, moved};
@@ -18,7 +19,6 @@ use super::sink::{Bounds, Fate, Frontier, PublishError, PublishRow, RefusedRow, 
 use super::streams_of;
 use crate::core::Core;
 use crate::ids::key_of;
-use unisono_replication::rt::{self, Handle};
 
 /// Without news, the thread looks again after so long.
 const LOOK: Duration = Duration::from_millis(500);
@@ -445,11 +445,11 @@ impl Publisher<'_> {
     fn wait(&mut self, time: Duration) {
         self.runtime.block_on(async {
             tokio::select! {
-            biased;
-                                                            _ = self.news.changed() => {}
-                                                            _ = self.view.changed() => {}
-                                                            () = rt::sleep(time) => {}
-                                                        }
+                biased;
+                _ = self.news.changed() => {}
+                _ = self.view.changed() => {}
+                () = rt::sleep(time) => {}
+            }
         });
     }
 

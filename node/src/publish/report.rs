@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use unisono_replication::command::{Command, FrontierMoves, StreamKey};
+use unisono_replication::rt;
 
 use crate::core::{Authority, Core};
-use unisono_replication::rt;
 
 /// Without news, the frontier is looked at again after so long: whatever can move it is news.
 const LOOK: Duration = Duration::from_millis(500);
@@ -20,11 +20,11 @@ pub async fn run(core: Arc<Core>) {
     let mut view = core.replica.view();
     loop {
         tokio::select! {
-        biased;
-                                 _ = news.changed() => {}
-                                 _ = view.changed() => {}
-                                 () = rt::sleep(LOOK) => {}
-                             }
+            biased;
+            _ = news.changed() => {}
+            _ = view.changed() => {}
+            () = rt::sleep(LOOK) => {}
+        }
         let Some(authority) = core.authority() else {
             continue;
         };

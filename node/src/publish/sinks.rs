@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use unisono_replication::command::SinkEntry;
+use unisono_replication::rt::{self, Handle};
 
 use super::publisher;
 use super::sink::kafka::{self, KafkaSink};
 use crate::agreement::reach_sink;
 use crate::core::Core;
 use crate::threads::{Role, Thread, lock, spawn};
-use unisono_replication::rt::{self, Handle};
 
 /// Without news, the agreed sinks are looked at again after so long.
 const LOOK: Duration = Duration::from_millis(500);
@@ -33,10 +33,10 @@ pub async fn tend(core: Arc<Core>, publishers: Arc<Publishers>) {
     while !core.is_stopping() {
         start_missing(&core, &publishers);
         tokio::select! {
-        biased;
-                                 _ = news.changed() => {}
-                                 () = rt::sleep(LOOK) => {}
-                             }
+            biased;
+            _ = news.changed() => {}
+            () = rt::sleep(LOOK) => {}
+        }
     }
 }
 

@@ -12,13 +12,13 @@ use unisono_engine::spec::Timestamp;
 use unisono_engine::timestamp;
 use unisono_replication::View;
 use unisono_replication::command::FeedId;
+use unisono_replication::rt;
 
 use super::config;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::proposer::wall_ms;
 use crate::status::{self, feed_name};
-use unisono_replication::rt;
 
 pub(super) fn info(core: &Core) -> ClusterInfo {
     let view = core.replica.view().borrow().clone();

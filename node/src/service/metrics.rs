@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
+use unisono_replication::rt;
 
 use super::config;
 use crate::agreement;
@@ -16,7 +17,6 @@ use crate::ingest::LaneBuffer;
 use crate::proposer::wall_ms;
 use crate::status;
 use crate::threads::lock;
-use unisono_replication::rt;
 
 /// A pipeline's counters by name.
 pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
-use unisono_replication::rt::mpsc::RecvTimeoutError;
 
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Effect;
+use unisono_replication::rt;
+use unisono_replication::rt::mpsc::RecvTimeoutError;
 
 use super::NodeSnapshots;
 use super::choice::{Choice, Known, choose};
@@ -17,7 +18,6 @@ use crate::checkpoint::{
 use crate::driver::{PendingCheckpoint, PendingFeed};
 use crate::feed::FeedCheckpoint;
 use crate::threads::lock;
-use unisono_replication::rt;
 
 /// How long all feeds together may take to get to where the log was read: those that need longer are saved as they are.
 const SOON: Duration = Duration::from_secs(2);

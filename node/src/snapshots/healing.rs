@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use unisono_replication::command::FeedId;
+use unisono_replication::rt;
 
 use super::NodeSnapshots;
 use crate::checkpoint::{CheckpointReader, Scratch, send};
 use crate::core::Core;
 use crate::driver::Request;
 use crate::threads::lock;
-use unisono_replication::rt;
 
 /// The first byte of a question for a feed's part.
 pub const TAG: u8 = b'P';

@@ -7,6 +7,7 @@ use std::time::Duration;
 use unisono_engine::row::{Incarnation, StreamId};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Pipeline;
+use unisono_replication::rt;
 use unisono_replication::{Role, View};
 
 use super::{FRESH, NodeStatus};
@@ -16,7 +17,6 @@ use crate::health::ready::{STUCK, Seat};
 use crate::health::{Condition, HUNG, LAG, STANDS};
 use crate::ids::{key_of, streams_of};
 use crate::threads::lock;
-use unisono_replication::rt;
 
 /// Word of a leader or a quorum is never too old before this, however short the time-outs of elections.
 const CONTACT: Duration = Duration::from_secs(1);

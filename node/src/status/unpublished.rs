@@ -2,6 +2,8 @@
 //! more than their budget, whoever leads makes no ticks for its feed until some were published. Nothing is lost by that, and no
 //! row depends on it: records wait where they are, and time without ticks counts for no timer.
 
+use std::collections::BTreeSet;
+
 use unisono_engine::row::Seq;
 use unisono_replication::command::FeedId;
 
@@ -16,6 +18,15 @@ pub fn unpublished(core: &Core, agreed: &Agreed, incarnation: u64) -> u64 {
         core.results.bytes_from(stream, frontier)
     });
     bytes.iter().sum()
+}
+
+/// Feeds that take in nothing more though they could: [`held`] says why.
+#[must_use]
+pub fn held_feeds(core: &Core, agreed: &Agreed) -> BTreeSet<FeedId> {
+    let most = core.config.results.max_unpublished;
+    let pipelines = agreed.machine.pipelines().iter();
+    let full = pipelines.filter(|&(&id, _)| unpublished(core, agreed, id) >= most);
+    full.map(|(_, pipeline)| pipeline.feed).collect()
 }
 
 /// Why a feed takes in nothing more though it could; `None`: it may.

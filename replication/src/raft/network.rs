@@ -162,16 +162,16 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         let link = link.ok_or_else(|| unknown_peer(self.target))?;
         let (pieces, progress) = transfer::outgoing(write);
         tokio::select! {
-        biased;
-                   answer = link.send(self.target, &head, pieces) => {
-                       let answer = answer.map_err(|error| classify(&error))?;
-                       Ok(decode(&answer).map_err(network)?)
-                   }
-                   closed = cancel => Err(StreamingError::Closed(closed)),
-                   () = transfer::stalled(progress) => {
-                       Err(network(io::Error::from(io::ErrorKind::TimedOut)).into())
-                   }
-               }
+            biased;
+            answer = link.send(self.target, &head, pieces) => {
+                let answer = answer.map_err(|error| classify(&error))?;
+                Ok(decode(&answer).map_err(network)?)
+            }
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            () = transfer::stalled(progress) => {
+                Err(network(io::Error::from(io::ErrorKind::TimedOut)).into())
+            }
+        }
     }
 
     fn backoff(&self) -> Option<Backoff> {

@@ -450,11 +450,11 @@ async fn watch_state(
             notable
         });
         let changed = tokio::select! {
-        biased;
-                          changed = server.changed() => changed,
-                          changed = applied.changed() => changed,
-                          changed = snapshot.changed() => changed,
-                      };
+            biased;
+            changed = server.changed() => changed,
+            changed = applied.changed() => changed,
+            changed = snapshot.changed() => changed,
+        };
         if changed.is_err() {
             break;
         }

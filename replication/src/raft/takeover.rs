@@ -205,14 +205,14 @@ impl Takeover {
             }
             let due = self.detector().due();
             let ended = tokio::select! {
-            biased;
-                                      changed = view.changed() => changed.is_err(),
-                                      () = self.alarm.notified() => false,
-                                      () = wait_until(due) => {
-                                          self.look_at_the_clock(due);
-                                          false
-                                      }
-                                  };
+                biased;
+                changed = view.changed() => changed.is_err(),
+                () = self.alarm.notified() => false,
+                () = wait_until(due) => {
+                    self.look_at_the_clock(due);
+                    false
+                }
+            };
             if ended {
                 return;
             }

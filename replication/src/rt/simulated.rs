@@ -22,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
@@ -177,11 +177,6 @@ pub fn between(range: std::ops::Range<u64>) -> u64 {
 #[must_use]
 pub fn chance(percent: u64) -> bool {
     between(0..100) < percent
-}
-
-/// Adds to the trace, which is the same whenever the seed is.
-pub fn trace(of: u64) {
-    with(|run| run.trace(of));
 }
 
 /// A sum over all that has happened, and the number of times that a task ran.
@@ -389,17 +384,4 @@ impl Run {
         self.current.set(before.0);
         self.dying.set(before.1);
     }
-}
-
-/// Waits for nothing but a turn of the others.
-pub async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use unisono_replication::command::{Command, FrontierMoves, StreamKey};
+use unisono_replication::rt::{self, Handle};
 
 use super::{Bounds, Frontier, PublishError, PublishRow, Sink};
 use crate::core::{Agreed, Authority, Core};
 use crate::definition::BUILTIN_SINK;
 use crate::ids::key_of;
 use crate::publish::streams_of;
-use unisono_replication::rt::{self, Handle};
 
 /// How often a wait for the agreed log looks whether the node stops.
 const LOOK: Duration = Duration::from_millis(50);
@@ -50,10 +50,10 @@ impl BuiltinSink {
         };
         self.runtime.block_on(async {
             tokio::select! {
-            biased;
-                                                 result = agreed => result,
-                                                 () = stopping => Err("the node stops".to_owned()),
-                                             }
+                biased;
+                result = agreed => result,
+                () = stopping => Err("the node stops".to_owned()),
+            }
         })
     }
 }

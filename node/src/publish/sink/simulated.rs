@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use unisono_engine::row::{StreamId, StreamKind};
+use unisono_engine::row::{Incarnation, StreamId};
 use unisono_replication::rt::simulated::{Node, between, chance, current_node};
 use unisono_replication::rt::thread;
 
@@ -47,18 +47,6 @@ impl Topic {
     #[must_use]
     pub fn rows(&self) -> BTreeMap<StreamId, Vec<Vec<u8>>> {
         lock(&self.0).rows.clone()
-    }
-
-    /// How many rows it has.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        lock(&self.0).rows.values().map(Vec::len).sum()
-    }
-
-    /// Whether it has none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Whether a node does not reach it from now on.
@@ -183,7 +171,7 @@ impl Sink for SimulatedSink {
 impl State {
     fn take(&mut self, row: &PublishRow<'_>) {
         let stream = StreamId {
-            incarnation: unisono_engine::row::Incarnation(row.incarnation),
+            incarnation: Incarnation(row.incarnation),
             kind: row.kind,
         };
         let rows = self.rows.entry(stream).or_default();
@@ -195,9 +183,5 @@ impl State {
             rows.len()
         );
         rows.push(row.value.to_vec());
-        debug_assert!(matches!(
-            row.kind,
-            StreamKind::Rows | StreamKind::DeadLetters
-        ));
     }
 }

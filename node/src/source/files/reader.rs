@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use unisono_replication::rt;
+
 use super::{FileLane, FileLaneError, list};
 use crate::config::{FilesSource, matches_pattern};
 use crate::source::{Block, LaneTrail, OpenFile, SourceError, SourceReader};
-use unisono_replication::rt;
 
 /// How often files are looked at while nothing new is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);

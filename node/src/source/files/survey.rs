@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use unisono_replication::rt;
+
 use super::content::{self, Likeness};
 use super::{FileLaneError, Listed, Stamp, failed, list_matching, open_file};
 use crate::config::FilesSource;
 use crate::source::{FileId, Found, FoundLane, KnownLane, SourceError, SourceSurvey};
-use unisono_replication::rt;
 
 /// A file is gone when it was for so long: whoever wrote to it may not have noticed yet.
 const GONE: Duration = Duration::from_secs(3);
