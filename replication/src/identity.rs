@@ -1,6 +1,7 @@
 //! Who a node is: its number in the config, and the incarnation of its disk.
 
 use crate::rt;
+
 /// A Raft node id: the number in the upper 16 bits, 48 random bits below.
 ///
 /// The random bits are drawn when the disk is first used. A node whose disk was wiped is therefore

@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::secret::{End, Secret, nonce};
 use super::{PREFACE, Topic, frame, read_frame, request_frame};
-
 use crate::rt;
+
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_millis(500);
 

@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::secret::Secret;
 use super::{FRAME_BYTES, Refusal};
-
 use crate::rt;
+
 /// How long the other end of a link has to say who it is.
 const GREETING: Duration = Duration::from_secs(5);
 /// Links that have yet to say who they are.
