@@ -107,8 +107,8 @@ struct Reach {
     in_hand: InHand,
     /// A lane moves by nobody else's word.
     alone: bool,
-    /// A lane would move if another one said that it holds the same.
-    unconfirmed: bool,
+    /// What lanes hold that would move if another replica said that it holds the same.
+    unconfirmed: InHand,
 }
 
 /// What is to be said now, or how long to wait before that is asked again, unless records arrive.
@@ -213,7 +213,7 @@ impl Proposer {
     ) -> Result<FeedTick, Duration> {
         let state = &agreed.machine.feeds()[&id];
         let mut reach = self.reach(id, state, feed, limits);
-        if reach.in_hand == InHand::Nothing {
+        if reach.in_hand.max(reach.unconfirmed) == InHand::Nothing {
             // First asked to be woken, then looked again: what arrives between the two is not missed.
             for buffer in feed.lanes() {
                 buffer.tell_next_arrival(&self.core.arrivals);
@@ -225,8 +225,13 @@ impl Proposer {
         }
         let due_in = self.due_in(agreed, id, reach.in_hand);
         if due_in > EARLY {
-            let waits = reach.unconfirmed.then_some(confirm::AGAIN);
-            return Err(due_in.saturating_sub(EARLY).min(waits.unwrap_or(due_in)));
+            // Nobody is asked before what is in hand is due.
+            let asks_in = match reach.unconfirmed {
+                InHand::Nothing => due_in,
+                unconfirmed => self.due_in(agreed, id, unconfirmed),
+            };
+            let asks_in = asks_in.saturating_sub(EARLY).max(confirm::AGAIN);
+            return Err(asks_in.min(due_in.saturating_sub(EARLY)));
         }
         Ok(FeedTick {
             feed: id,
@@ -287,7 +292,7 @@ impl Proposer {
             at_end: Vec::new(),
             in_hand: InHand::Nothing,
             alone: false,
-            unconfirmed: false,
+            unconfirmed: InHand::Nothing,
         };
         let seconds = lock(&self.core.seconds);
         for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
@@ -299,7 +304,10 @@ impl Proposer {
                     let own = |cut| buffer.fingerprint_at(cut);
                     let confirmed = seconds.confirmed(id, lane, known.cut, own);
                     reach.alone |= confirmed == Confirmed::Alone;
-                    reach.unconfirmed |= confirmed == Confirmed::Nothing;
+                    if confirmed == Confirmed::Nothing {
+                        let in_hand = what_is_in_hand(&buffer, known.cut, most);
+                        reach.unconfirmed = reach.unconfirmed.max(in_hand);
+                    }
                     limit.min(confirm::limit(confirmed, known.cut))
                 }
             };

@@ -99,6 +99,24 @@ impl Files {
         }
     }
 
+    /// Removes files whose entries are all purged, and begins a new one when the last is full. For when all is durable.
+    fn tend(&mut self, marks: &Marks) -> io::Result<()> {
+        match self {
+            Self::Real(wal) => {
+                let gone = wal.drain_closed_chunks_while(|at_end| at_end.last <= marks.purged);
+                // Before a new file is begun: until that is synced, the marks are durable in the one before it alone.
+                if !gone.is_empty() {
+                    wal.send_remove_chunks(gone)?;
+                }
+                wal.try_close_full_chunk(marks)?;
+                Ok(())
+            }
+            // It grows for as long as a run lasts.
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => Ok(()),
+        }
+    }
+
     /// Why the writing thread has ended.
     fn end_of_thread(&self) -> Option<io::Error> {
         match self {
@@ -130,21 +148,9 @@ impl Core {
         Ok(())
     }
 
-    /// Removes files whose entries are all purged, and begins a new one when the last is full. For when all is durable.
+    /// To be called when all is durable.
     fn tend(&mut self) -> io::Result<()> {
-        let wal = match &mut self.files {
-            Files::Real(wal) => wal,
-            #[cfg(feature = "simulation")]
-            Files::Simulated(_) => return Ok(()),
-        };
-        let purged = self.marks.purged;
-        let gone = wal.drain_closed_chunks_while(|at_end| at_end.last <= purged);
-        // Before a new file is begun: until that is synced, the marks are durable in the one before it alone.
-        if !gone.is_empty() {
-            wal.send_remove_chunks(gone)?;
-        }
-        wal.try_close_full_chunk(&self.marks)?;
-        Ok(())
+        self.files.tend(&self.marks)
     }
 }
 
