@@ -301,8 +301,11 @@ impl Core {
     #[must_use]
     pub fn hooks(&self) -> Hooks {
         let (news, fatal) = (Arc::clone(&self.news), self.fatal.clone());
+        let (view, arrivals) = (self.replica.view(), Arc::clone(&self.arrivals));
         Hooks {
             rows_ready: Arc::new(move || news.send_modify(|count| *count = count.wrapping_add(1))),
+            leads: Arc::new(move || view.borrow().is_leader()),
+            closing: Arc::new(move || arrivals.notify_one()),
             fatal: Arc::new(move |reason| drop(fatal.try_send(reason))),
         }
     }

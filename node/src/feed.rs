@@ -4,6 +4,7 @@
 mod barrier;
 mod gate;
 mod joining;
+mod lookout;
 mod queue;
 mod removing;
 mod rows;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use unisono_engine::row::{Digest, Incarnation, Seq, StreamId};
 use unisono_engine::spec::{LaneId, Timestamp};
-use unisono_engine::{FeedSnapshot, LaneEngine, PipelineStats};
+use unisono_engine::{FeedSnapshot, LaneEngine, NextClosing, PipelineStats};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 use unisono_replication::rt::mpsc::{
@@ -26,7 +27,7 @@ use unisono_replication::rt::mpsc::{
 
 use crate::decode::Decoder;
 use crate::definition::FieldSet;
-use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Workers};
+use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Tell, Workers};
 use crate::results::ResultsLog;
 use crate::source::LaneTrail;
 use crate::threads::{Role, Thread, lock, spawn};
@@ -68,6 +69,8 @@ struct Shared {
     looks: Mutex<Vec<SyncSender<FeedSnapshot>>>,
     /// Those who want it for a checkpoint.
     saves: Mutex<Vec<SyncSender<FeedCheckpoint>>>,
+    /// What lanes are looked at for, while this node leads.
+    closings: Mutex<Vec<Arc<NextClosing>>>,
 }
 
 /// A feed's state, for people.
@@ -141,6 +144,10 @@ type MakeLane = Box<dyn FnOnce(LaneId, LaneEngine, &Arc<Gate>) -> Arc<FoldLane> 
 pub struct Hooks {
     /// New rows are in the results log.
     pub rows_ready: Arc<dyn Fn() + Send + Sync>,
+    /// Whether this node makes the ticks.
+    pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// A record has come that may close a window.
+    pub closing: Tell,
     /// The process cannot go on, and why.
     pub fatal: Arc<dyn Fn(String) + Send + Sync>,
 }

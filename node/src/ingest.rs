@@ -3,6 +3,7 @@
 mod buffer;
 mod end;
 mod fold;
+mod lookout;
 mod read_ahead;
 mod reading;
 mod surveying;
@@ -13,6 +14,7 @@ use std::sync::{Arc, Mutex};
 
 pub use buffer::{CutChoice, LaneBuffer, Part, TakeError, Waker};
 pub use fold::{FoldLane, FoldState, LaneStep};
+pub use lookout::Tell;
 pub use read_ahead::{HeldBlock, LaneRoom, OUTSIDE, ReadAhead};
 pub use workers::Workers;
 

@@ -223,6 +223,7 @@ impl Proposer {
         if self.confirming.is_disputed(&self.core, id) {
             return Err(AT_LEAST);
         }
+        self.see_closing(state, feed, &mut reach);
         let due_in = self.due_in(agreed, id, reach.in_hand);
         if due_in > EARLY {
             // Nobody is asked before what is in hand is due.
@@ -245,6 +246,24 @@ impl Proposer {
         })
     }
 
+    /// A window that can close is a reason for a tick: for this one if what it lacks is among the moves, and else for asking
+    /// whether another replica holds it.
+    fn see_closing(&self, state: &machine::Feed, feed: &Feed, reach: &mut Reach) {
+        let known = known_cuts(state);
+        if !feed.closes_beyond(&known) {
+            return;
+        }
+        let moved = |lane: usize| {
+            let step = reach.moves.iter().find(|step| step.lane as usize == lane);
+            step.map_or_else(|| known(lane), |step| step.cut)
+        };
+        if feed.closes_beyond(moved) {
+            reach.unconfirmed = reach.unconfirmed.max(InHand::Closing);
+        } else {
+            reach.in_hand = reach.in_hand.max(InHand::Closing);
+        }
+    }
+
     fn due_in(&self, agreed: &Agreed, id: FeedId, in_hand: InHand) -> Duration {
         let proposed = self
             .proposed
@@ -259,7 +278,11 @@ impl Proposer {
         let mut wanted = Vec::new();
         for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
             let most = self.core.config.cluster.tick_bytes;
-            let (in_hand, lanes) = confirm::wanted(&agreed.machine.feeds()[&id], feed, most);
+            let state = &agreed.machine.feeds()[&id];
+            let (mut in_hand, lanes) = confirm::wanted(state, feed, most);
+            if in_hand == InHand::Some && feed.closes_beyond(known_cuts(state)) {
+                in_hand = InHand::Closing;
+            }
             if !lanes.is_empty() && self.due_in(agreed, id, in_hand) <= EARLY {
                 wanted.push(FeedQuestion { feed: id, lanes });
             }
@@ -352,6 +375,10 @@ impl Proposer {
         let agreed_ms = tick.agreed_ms;
         self.proposed.insert(tick.feed, Proposed { at, agreed_ms });
     }
+}
+
+fn known_cuts(state: &machine::Feed) -> impl Fn(usize) -> i64 {
+    |lane| state.lanes.get(lane).map_or(i64::MAX, |lane| lane.cut)
 }
 
 pub(super) fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> InHand {

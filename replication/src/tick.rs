@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// A window that can close waits for this part of the interval at most: a bound on the rate of ticks.
+const SOONEST: u32 = 8;
 /// How much agreed time may deviate from the leader's monotonic time where it is slewed: one part in ten.
 const SLEW: u32 = 10;
 /// So much that agreed time is behind is made good at once, in milliseconds; more is slewed, and is an operator's concern.
@@ -23,6 +25,8 @@ pub enum InHand {
     Nothing,
     /// Records, but not many.
     Some,
+    /// Records that let a window close.
+    Closing,
     /// So much that there is no point in waiting for more.
     Backlog,
 }
@@ -36,6 +40,7 @@ impl Metronome {
         };
         match in_hand {
             InHand::Backlog => Duration::ZERO,
+            InHand::Closing => (self.interval / SOONEST).saturating_sub(since),
             InHand::Some => self.interval.saturating_sub(since),
             InHand::Nothing => self.at_least.saturating_sub(since),
         }
@@ -183,6 +188,9 @@ mod tests {
         check(25, InHand::Nothing, 475);
         check(500, InHand::Nothing, 0);
         check(1, InHand::Backlog, 0);
+        check(3, InHand::Closing, 0);
         assert_eq!(metronome.due_in(None, InHand::Nothing), Duration::ZERO);
+        let soonest = metronome.due_in(Some(Duration::ZERO), InHand::Closing);
+        assert_eq!(soonest, Duration::from_micros(3_125));
     }
 }

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod events;
+pub mod live;
 mod process;
 mod table;
 

@@ -148,7 +148,9 @@ impl FeedEngine {
         let mut closings = Vec::with_capacity(self.pipelines.len());
         for (at, pipeline) in self.pipelines.iter_mut().enumerate() {
             pipeline.look(at, lanes);
-            let watermark = feed_watermark(pipeline, &self.lanes, end.agreed);
+            let views = lane_views(pipeline, &self.lanes, end.agreed);
+            let views = views.map(|(_, view)| view);
+            let watermark = watermark::of_feed(views, end.agreed, &pipeline.spec().close);
             closings.push(pipeline.settle(at, watermark, lanes));
             pipeline.look_at_panes(at, lanes);
         }
@@ -238,28 +240,39 @@ impl FeedEngine {
         pipelines.map(|pipeline| pipeline.incarnation).collect()
     }
 
+    /// The lanes as a pipeline saw them at the last tick.
+    pub(crate) fn views<'a>(
+        &'a self,
+        pipeline: &'a Pipeline,
+    ) -> impl Iterator<Item = (LaneId, LaneView)> + 'a {
+        lane_views(pipeline, &self.lanes, self.previous_agreed)
+    }
+
     pub(crate) fn find(&self, incarnation: Incarnation) -> Option<usize> {
         let is_it = |pipeline: &Pipeline| pipeline.incarnation == incarnation;
         self.pipelines.iter().position(is_it)
     }
 }
 
-fn feed_watermark(
-    pipeline: &Pipeline,
-    lanes: &[FeedLane],
+/// The lanes that are not retired, as a pipeline's watermark sees them.
+fn lane_views<'a>(
+    pipeline: &'a Pipeline,
+    lanes: &'a [FeedLane],
     agreed: Option<Timestamp>,
-) -> Option<Timestamp> {
-    let close = &pipeline.spec().close;
+) -> impl Iterator<Item = (LaneId, LaneView)> + 'a {
     // Without agreed time there are no timers.
-    let idle_ms = close.idle_ms.filter(|_| agreed.is_some());
-    let views = lanes
-        .iter()
-        .zip(&pipeline.lanes)
-        .filter(|(lane, _)| !lane.retired)
-        .map(|(lane, report)| LaneView {
-            watermark: report.watermark,
+    let idle_ms = pipeline.spec().close.idle_ms.filter(|_| agreed.is_some());
+    let numbers = (0..).map(LaneId);
+    let lanes = numbers.zip(lanes.iter().zip(&pipeline.lanes));
+    lanes
+        .filter(|(_, (lane, _))| !lane.retired)
+        .map(move |(number, (lane, report))| {
             // Without evidence at this very tick it may have records by now.
-            idle: idle_ms.is_some_and(|idle| lane.blind_ms == 0 && lane.quiet_ms >= idle.max(1)),
-        });
-    watermark::of_feed(views, agreed, close)
+            let is_idle = |idle: i64| lane.blind_ms == 0 && lane.quiet_ms >= idle.max(1);
+            let view = LaneView {
+                watermark: report.watermark,
+                idle: idle_ms.is_some_and(is_idle),
+            };
+            (number, view)
+        })
 }

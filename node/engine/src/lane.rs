@@ -66,6 +66,15 @@ impl<T, R> Memo<T, R> {
     }
 }
 
+/// The event time of a record; `None`: it has none that can be used.
+#[inline]
+pub(crate) fn time_of(source: &TimeSource, record: &Record<'_>) -> Option<Timestamp> {
+    match source {
+        TimeSource::AppendTime => record.append_time.and_then(timestamp::usable),
+        TimeSource::Field { column, format } => timestamp::parse(record.cell(*column), *format),
+    }
+}
+
 impl PerRecord {
     /// Knows all that `common` names.
     fn extend(&mut self, common: &Common) {
@@ -98,10 +107,7 @@ impl PerRecord {
     #[inline]
     fn time(&mut self, at: usize, record: &Record<'_>) -> Option<Timestamp> {
         let Memo { of, result } = &mut self.times[at];
-        *result.get_or_insert_with(|| match of {
-            TimeSource::AppendTime => record.append_time.and_then(timestamp::usable),
-            TimeSource::Field { column, format } => timestamp::parse(record.cell(*column), *format),
-        })
+        *result.get_or_insert_with(|| time_of(of, record))
     }
 
     #[inline]

@@ -166,6 +166,11 @@ impl Pipeline {
         closings
     }
 
+    /// Whether some window gives a row once the watermark has reached its end.
+    pub(crate) fn waits_for_windows(&self) -> bool {
+        self.open_windows > 0 || self.spec().group_by.is_empty()
+    }
+
     /// Where all windows with data have ended: to there the watermark must come to close them.
     pub(crate) fn last_end(&self, at: usize, lanes: &[&mut LaneEngine]) -> Option<Timestamp> {
         let panes = lanes

@@ -163,6 +163,7 @@ impl Runner {
             self.settled = Some(settled);
         }
         self.update_status();
+        self.look_out();
         self.shared.ticks.fetch_add(1, Ordering::Relaxed);
         self.shared.queue.leave();
         Ok(())

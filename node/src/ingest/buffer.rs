@@ -13,6 +13,7 @@ use unisono_replication::machine::Marks;
 use unisono_replication::rt;
 
 use super::end::End;
+use super::lookout::Lookout;
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 use crate::threads::lock;
@@ -29,6 +30,7 @@ const SMALL: usize = FULL / 4;
 pub struct LaneBuffer {
     room: Arc<LaneRoom>,
     state: Mutex<State>,
+    pub(super) lookout: Lookout,
 }
 
 struct State {
@@ -143,6 +145,7 @@ impl LaneBuffer {
         Self {
             room,
             state: Mutex::new(state),
+            lookout: Lookout::default(),
         }
     }
 
@@ -180,6 +183,7 @@ impl LaneBuffer {
         let Some(next) = block.heads().last().map(|head| head.next) else {
             return Some(block);
         };
+        let sighted = self.lookout.look(&block);
         let mut state = self.lock();
         if state.again.is_some() {
             // It does not follow on what is here.
@@ -209,6 +213,9 @@ impl LaneBuffer {
         }
         if let Some(waiting) = waiting {
             waiting.notify_one();
+        }
+        if let Some(tell) = sighted {
+            tell();
         }
         returned
     }

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use unisono_engine::LaneEngine;
 use unisono_engine::spec::Timestamp;
+use unisono_engine::{LaneEngine, NextClosing};
 
 use super::buffer::{LaneBuffer, Part, TakeError};
+use super::lookout::Tell;
 use super::workers::Worker;
 use crate::decode::Decoder;
 use crate::threads::lock;
@@ -31,6 +32,7 @@ impl FoldState {
     pub fn replace(&mut self, engine: LaneEngine, decoder: Decoder) {
         self.engine = engine;
         self.decoder = decoder;
+        self.lends = true;
     }
 }
 
@@ -52,6 +54,8 @@ pub struct FoldState {
     /// The state of the lane.
     pub engine: LaneEngine,
     decoder: Decoder,
+    /// Whoever looks out has another decoder, or none.
+    lends: bool,
     step: Option<Step>,
 }
 
@@ -80,6 +84,7 @@ impl FoldLane {
         let state = FoldState {
             engine,
             decoder,
+            lends: true,
             step: None,
         };
         let lane = Arc::new(Self {
@@ -109,6 +114,16 @@ impl FoldLane {
         lock(&self.state)
     }
 
+    /// Between two ticks: what the lane is looked at for until the next one ends.
+    pub fn look_out(&self, closings: Vec<Arc<NextClosing>>, tell: &Tell) {
+        let decoder = {
+            let mut state = self.lock();
+            let lends = std::mem::take(&mut state.lends);
+            lends.then(|| state.decoder.clone())
+        };
+        self.buffer.look_out(decoder, closings, tell);
+    }
+
     fn wake(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
             self.worker.push(Arc::clone(self));
@@ -124,6 +139,7 @@ impl FoldLane {
             engine,
             decoder,
             step,
+            ..
         } = &mut *state;
         match step {
             None => return Turn::Rests,

@@ -1,9 +1,11 @@
 //! What is known of a lane's end.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use unisono_replication::rt;
 
+use super::super::read_ahead::HeldBlock;
 use super::{End, LaneBuffer};
 
 /// What was known of the end of a lane's log counts for so long.
@@ -44,5 +46,11 @@ impl LaneBuffer {
     #[must_use]
     pub fn held_since(&self) -> Option<Instant> {
         self.lock().end.held_since
+    }
+
+    /// The block with the newest record in hand.
+    pub(in crate::ingest) fn newest(&self) -> Option<Arc<HeldBlock>> {
+        let state = self.lock();
+        state.blocks.back().map(|queued| Arc::clone(&queued.block))
     }
 }

@@ -1,0 +1,79 @@
+//! How long after a window's end its rows can be read: three replicas with default settings, 10,000 events a second on four
+//! partitions, windows of 200 ms in ten groups, rows by transactions to a topic, a `read_committed` reader. The event that
+//! closes a window is due 0.1 ms after its end; what it takes to produce it counts. All rows are compared with what the load
+//! must give.
+//!
+//! `cargo bench -p unisono-tests --bench latency`; `UNISONO_BENCH_SECONDS` (default 30) is how long it is measured,
+//! `UNISONO_BENCH_CLUSTER` lines for that section of the config, `UNISONO` another program to measure.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use unisono_tests::bench::live::{Load, Reader, SeenRow, judge, quantile, streams};
+use unisono_tests::bench::{Cluster, Table, get, program, setting};
+use unisono_tests::kafka::TestBroker;
+
+const REPLICAS: u16 = 3;
+/// Before it is measured.
+const WARM: Duration = Duration::from_secs(8);
+
+fn main() -> Result<()> {
+    let time = Duration::from_secs(setting("UNISONO_BENCH_SECONDS", 30)?);
+    let cluster = std::env::var("UNISONO_BENCH_CLUSTER").unwrap_or_default();
+    println!("program: {}", program().display());
+    let broker = TestBroker::start()?;
+    let address = broker.address();
+    broker.create_topic("in", unisono_tests::bench::live::LANES)?;
+    broker.create_topic("out", 1)?;
+    broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])?;
+    let sink = format!(
+        "[[sink]]\nname = \"out\"\nkafka = {{ brokers = {address:?}, topic = \"out\", frontier_topic = \"frontiers\", \
+         transactional_id = \"bench\" }}\n"
+    );
+    let streams =
+        streams(&address, "in", 1).replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
+    let mut replicas = Cluster::start(REPLICAS, &cluster, &format!("{sink}{streams}"))?;
+    replicas.wait_pipeline("live0", |_| true)?;
+    let reader = Reader::start(&address, "out")?;
+    let load = Load::start(&address, "in")?;
+    std::thread::sleep(WARM);
+    let (since, cpu) = (unisono_tests::bench::live::now_ms(), replicas.cpu()?);
+    let _ = load.worst_ms();
+    std::thread::sleep(time);
+    let cpu = (replicas.cpu()? - cpu) / time.as_secs_f64();
+    let (t0_ms, worst) = (load.t0_ms, load.worst_ms());
+    load.end()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let rows = reader.end()?;
+    let verdict = judge(&rows, t0_ms);
+    let measured: Vec<&SeenRow> = rows
+        .iter()
+        .filter(|row| row.start_ms as f64 > since)
+        .collect();
+    ensure!(
+        !measured.is_empty(),
+        "no rows, but {:?}",
+        get(replicas.http(1), "/v1/pipelines")
+            .map(|told| String::from_utf8_lossy(&told).into_owned())
+    );
+    let visible: Vec<f64> = measured.iter().map(|row| row.lateness()).collect();
+    let made: Vec<f64> = measured
+        .iter()
+        .filter_map(|row| Some(row.made_ms? as f64 - row.at_ms + row.lateness()))
+        .collect();
+    let mut table = Table::new(&["after a window's end, ms", "p50", "p90", "p99", "max"]);
+    for (what, values) in [("given to the sink", made), ("readable", visible)] {
+        let of = |share| format!("{:.1}", quantile(&values, share));
+        table.line(&[what.to_owned(), of(0.5), of(0.9), of(0.99), of(1.0)]);
+    }
+    table.print();
+    println!(
+        "{verdict:?}; the load was at most {worst} ms late; CPU of the three replicas: {:.1} % of a core",
+        cpu * 100.0
+    );
+    ensure!(
+        verdict.gaps + verdict.duplicates + verdict.wrong == 0,
+        "rows are not as they must be"
+    );
+    Ok(())
+}
