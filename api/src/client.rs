@@ -8,7 +8,8 @@ use reqwest::{Response, StatusCode, Url, header};
 use serde::de::DeserializeOwned;
 
 use crate::dto::{
-    Apply, ClusterInfo, Done, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness,
+    Apply, ClusterInfo, Done, Drain, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness,
+    Transfer,
 };
 use crate::routes::rows::{NDJSON, NEXT_CURSOR, PUBLISHED};
 use crate::service::Order;
@@ -191,23 +192,38 @@ impl Client {
     pub async fn order(&self, order: &Order) -> Result<Done, ClientError> {
         let pipeline =
             |name: &str, action| self.address(&["v1", "admin", "pipelines", name, action]);
+        let text = |body: &Apply| serde_json::to_vec(body).unwrap_or_default();
+        let nothing = || b"{}".to_vec();
         let (url, body) = match order {
-            Order::Apply(apply) => (self.address(&["v1", "admin", "apply"])?, Some(apply)),
-            Order::RemovePipeline(name) => (pipeline(name, "remove")?, None),
-            Order::PausePipeline(name) => (pipeline(name, "pause")?, None),
-            Order::ResumePipeline(name) => (pipeline(name, "resume")?, None),
+            Order::Apply(apply) => (self.address(&["v1", "admin", "apply"])?, text(apply)),
+            Order::RemovePipeline(name) => (pipeline(name, "remove")?, nothing()),
+            Order::PausePipeline(name) => (pipeline(name, "pause")?, nothing()),
+            Order::ResumePipeline(name) => (pipeline(name, "resume")?, nothing()),
             Order::RemoveMember(number) => {
                 let number = number.to_string();
-                (
-                    self.address(&["v1", "admin", "members", &number, "remove"])?,
-                    None,
-                )
+                let url = self.address(&["v1", "admin", "members", &number, "remove"])?;
+                (url, nothing())
+            }
+            Order::Transfer(to) => {
+                let body = serde_json::to_vec(&Transfer { to: *to });
+                let url = self.address(&["v1", "admin", "transfer"])?;
+                (url, body.unwrap_or_default())
             }
         };
-        let body = match body {
-            Some::<&Apply>(apply) => serde_json::to_vec(apply).unwrap_or_default(),
-            None => b"{}".to_vec(),
-        };
+        self.post(url, body).await
+    }
+
+    /// Has the node that is asked lead only while no other can, or like any other again.
+    ///
+    /// # Errors
+    /// Any [`ClientError`].
+    pub async fn drain(&self, drained: bool) -> Result<Done, ClientError> {
+        let body = serde_json::to_vec(&Drain { drained }).unwrap_or_default();
+        self.post(self.address(&["v1", "admin", "drain"])?, body)
+            .await
+    }
+
+    async fn post(&self, url: Url, body: Vec<u8>) -> Result<Done, ClientError> {
         let request = self
             .http
             .post(url.clone())

@@ -92,6 +92,9 @@ pub struct ClusterInfo {
     pub waiting: BTreeMap<String, String>,
     /// Names of removed pipelines that some file may still have: they are not created again.
     pub removed: Vec<String>,
+    /// This node leads only while no other can: it was drained.
+    #[serde(default)]
+    pub drained: bool,
     /// The port on which this node hears the others.
     #[serde(default)]
     pub peers_port: PeersPortInfo,
@@ -223,6 +226,23 @@ pub struct AppliedPipeline {
     pub sink: String,
     /// Its canonical text.
     pub definition: String,
+}
+
+/// What `/v1/admin/transfer` is given: who is to lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfer {
+    /// The node's id; without it the leader chooses the fittest.
+    #[serde(default)]
+    pub to: Option<u16>,
+}
+
+/// What `/v1/admin/drain` is given: whether the node that is asked may lead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    /// `true`: not while another one can; it gives the lead away now. `false`: like any other.
+    pub drained: bool,
 }
 
 /// The answer to an operator's command, when it is committed and applied.

@@ -110,6 +110,8 @@ pub fn router(service: Arc<dyn Service>) -> Router {
             "/v1/admin/members/{number}/remove",
             post(routes::admin::remove_member),
         )
+        .route("/v1/admin/transfer", post(routes::admin::transfer))
+        .route("/v1/admin/drain", post(routes::admin::drain))
         .route("/healthz", get(routes::health::alive))
         .route("/readyz", get(routes::health::ready))
         .route("/metrics", get(routes::health::metrics))

@@ -76,6 +76,8 @@ pub enum Order {
     ResumePipeline(String),
     /// A node to be no member any more.
     RemoveMember(u16),
+    /// Another one to lead: this one, or the fittest.
+    Transfer(Option<u16>),
 }
 
 /// Why the node cannot answer.
@@ -151,6 +153,16 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// Any [`ServiceError`].
     fn order(&self, _order: &Order) -> Result<Done, ServiceError> {
+        Err(ServiceError::Unavailable(
+            "this node takes no commands".to_owned(),
+        ))
+    }
+
+    /// Has this node lead only while no other can, or like any other again.
+    ///
+    /// # Errors
+    /// Any [`ServiceError`].
+    fn drain(&self, _drained: bool) -> Result<Done, ServiceError> {
         Err(ServiceError::Unavailable(
             "this node takes no commands".to_owned(),
         ))

@@ -5,15 +5,18 @@ mod leader;
 mod refusal;
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use unisono_api::Order;
+use unisono_replication::HandOverError;
 use unisono_replication::rt::{self, Handle};
 
 use crate::agreement;
 use crate::core::Core;
+use crate::status;
 pub use refusal::Refusal;
 
 /// The first byte of a command that is passed on, which tells it from questions.
@@ -60,6 +63,23 @@ pub async fn order(core: &Arc<Core>, order: &Order) -> Result<Outcome, Refusal> 
             }
             refused => return refused,
         }
+    }
+}
+
+/// Has this node lead only while no other can, or like any other again; tells what came of it.
+pub async fn drain(core: &Core, drained: bool) -> String {
+    let own = core.config.node.id;
+    core.drained.store(drained, Ordering::Relaxed);
+    tracing::info!(drained, "an operator wants it so");
+    if !drained {
+        return format!("node {own}: leads like any other when it is its turn");
+    }
+    match status::give_away(core).await {
+        Ok(()) => format!("node {own}: gave the lead away"),
+        Err(HandOverError::NotLeader) => format!("node {own}: does not lead"),
+        Err(error) => format!(
+            "node {own}: leads on, for {error}; it gives the lead away as soon as another one can take it"
+        ),
     }
 }
 

@@ -41,6 +41,8 @@ enum Command {
     Apply(apply::ApplyArgs),
     Pipelines(apply::PipelinesArgs),
     Members(apply::MembersArgs),
+    Transfer(apply::TransferArgs),
+    Drain(apply::DrainArgs),
     /// Compute the rows of files, without a cluster
     Eval(eval::EvalArgs),
     #[cfg(feature = "demo")]
@@ -79,6 +81,8 @@ fn dispatch(command: &Command) -> Result<(), CliError> {
         Command::Apply(args) => apply::apply(args),
         Command::Pipelines(args) => apply::pipelines(args),
         Command::Members(args) => apply::members(args),
+        Command::Transfer(args) => apply::transfer(args),
+        Command::Drain(args) => apply::drain(args),
         Command::Eval(args) => eval::eval(args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::demo(args),

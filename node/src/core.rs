@@ -20,11 +20,13 @@ use crate::definition::PipelineDefinition;
 use crate::feed::{Feed, Hooks};
 use crate::health::fitness::Fitness;
 use crate::health::memory::Memory;
+use crate::health::succession::Successions;
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
 use crate::refused::Refusals;
 use crate::results::ResultsLog;
 use crate::threads::{self, lock};
+use crate::transit::Transit;
 use crate::waits::Waits;
 
 /// Shared by the driver, the proposer, the publishers and the HTTP service.
@@ -55,6 +57,12 @@ pub struct Core {
     pub sinks: SinkBoard,
     /// What was seen of how it does.
     pub health: Health,
+    /// Who publishes, while the lead is to be given away.
+    pub transit: Transit,
+    /// How its takeovers went.
+    pub successions: Successions,
+    /// An operator wants it not to lead.
+    pub drained: AtomicBool,
     stopping: AtomicBool,
     agreed: RwLock<Agreed>,
     /// The last entry of the log that this node has read.
@@ -245,6 +253,9 @@ impl Core {
             agreed: RwLock::default(),
             applied: watch::Sender::new(Position::default()),
             news: Arc::new(watch::Sender::new(0)),
+            transit: Transit::default(),
+            successions: Successions::default(),
+            drained: AtomicBool::new(false),
             fatal,
         };
         (Arc::new(core), receiver)

@@ -3,6 +3,7 @@
 pub mod fitness;
 pub mod memory;
 pub mod ready;
+pub mod succession;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -15,6 +15,7 @@ pub mod feed;
 #[cfg(test)]
 #[path = "../../tests/golden/golden.rs"]
 mod golden;
+pub mod handover;
 pub mod health;
 pub mod ids;
 pub mod ingest;
@@ -34,4 +35,5 @@ pub mod source;
 mod status;
 pub mod telemetry;
 pub mod threads;
+pub mod transit;
 mod waits;

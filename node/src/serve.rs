@@ -17,6 +17,7 @@ use crate::config::NodeConfig;
 use crate::core::Core;
 use crate::definition::BUILTIN_SINK;
 use crate::driver::Driver;
+use crate::health::succession::Election;
 use crate::ingest::Workers;
 use crate::publish::sink::builtin::BuiltinSink;
 use crate::publish::{self, Publishers, report_frontiers};
@@ -221,7 +222,7 @@ impl Node {
     /// A clean stop: hand the lead over, keep what is known, end. Says whether all threads have ended.
     fn stop(mut self, runtime: &Runtime) -> bool {
         runtime.block_on(async {
-            if let Err(error) = self.core.replica.hand_over().await {
+            if let Err(error) = crate::status::give_away(&self.core).await {
                 tracing::debug!(%error, "no hand-over");
             }
             self.core.stop();
@@ -321,6 +322,13 @@ async fn tell_leaders(core: Arc<Core>) {
         {
             tracing::info!(term, leader, "elected");
             told = Some((term, leader));
+            if leader == core.config.node.id {
+                core.successions.elected(Election {
+                    term,
+                    at: rt::now(),
+                    suspected: core.replica.suspected(term),
+                });
+            }
         }
         if view.changed().await.is_err() {
             return;

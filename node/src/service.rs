@@ -226,6 +226,13 @@ impl Service for NodeService {
             })
     }
 
+    fn drain(&self, drained: bool) -> Result<Done, ServiceError> {
+        let drain = admin::drain(&self.core, drained);
+        Ok(Done {
+            done: vec![Handle::current().block_on(drain)],
+        })
+    }
+
     fn readiness(&self, pipeline: Option<&str>) -> Result<Readiness, ServiceError> {
         let found = pipeline.map(|name| self.find(name)).transpose()?;
         Ok(ready::readiness(&self.core, found))

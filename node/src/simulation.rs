@@ -17,6 +17,7 @@ pub use crate::source::simulated::{Log, Wrong};
 
 use crate::config::NodeConfig;
 use crate::core::Core;
+use crate::handover::hand_over;
 use crate::ids::key_of;
 use crate::serve;
 use crate::threads::lock;
@@ -113,10 +114,10 @@ impl Look {
 
     /// Gives the lead to another one, if it leads.
     pub fn hand_over(&self) -> impl Future<Output = ()> + Send + 'static {
-        let replica = self.0.replica.clone();
+        let core = Arc::clone(&self.0);
         async move {
             // It may not lead any more.
-            let _ = replica.hand_over().await;
+            let _ = hand_over(&core, &[]).await;
         }
     }
 

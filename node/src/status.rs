@@ -15,8 +15,8 @@ use crate::core::Core;
 use crate::health::Condition;
 use crate::threads::lock;
 pub use condition::{
-    contact, feed_name, feed_troubles, held_by_transactions, hole, lag, observe, own, peers, seat,
-    stopped, waits, watch_fitness,
+    contact, feed_name, feed_troubles, give_away, held_by_transactions, hole, lag, observe, own,
+    peers, seat, stopped, waits, watch_fitness,
 };
 pub use unpublished::{held, held_feeds, unpublished};
 

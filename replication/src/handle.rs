@@ -5,7 +5,7 @@ use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
@@ -168,6 +168,13 @@ impl Replica {
     #[must_use]
     pub fn refusing(&self) -> BTreeMap<u16, String> {
         self.inner.gossip.refusing()
+    }
+
+    /// When this replica first had evidence against the leader that it succeeded in `term`, or agreed with another one's;
+    /// `None`: the lead was given to it, or Raft's own time-outs ran out.
+    #[must_use]
+    pub fn suspected(&self, term: u64) -> Option<Instant> {
+        self.inner.suspected(term)
     }
 
     /// If this replica leads: makes the voter that lacks least lead instead, and waits until it does.

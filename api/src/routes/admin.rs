@@ -7,7 +7,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use serde::Deserialize;
 
-use crate::dto::{Apply, Done};
+use crate::dto::{Apply, Done, Drain, Transfer};
 use crate::error::ApiError;
 use crate::router::App;
 use crate::service::Order;
@@ -56,6 +56,20 @@ pub(crate) async fn remove_member(
         )
     })?;
     carry_out(&app, Order::RemoveMember(number)).await
+}
+
+pub(crate) async fn transfer(State(app): State<App>, body: Body<Transfer>) -> Answer {
+    let Json(transfer) = body.map_err(|error| unusable(&error))?;
+    carry_out(&app, Order::Transfer(transfer.to)).await
+}
+
+/// Of this node alone: it is not passed on.
+pub(crate) async fn drain(State(app): State<App>, body: Body<Drain>) -> Answer {
+    let Json(drain) = body.map_err(|error| unusable(&error))?;
+    let done = app
+        .call(move |service| service.drain(drain.drained))
+        .await?;
+    Ok(done.map(Json)?)
 }
 
 async fn carry_out(app: &App, order: Order) -> Answer {

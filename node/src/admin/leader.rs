@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use unisono_api::Order;
 use unisono_api::dto::{AppliedPipeline, AppliedSink, Apply};
-use unisono_replication::RemoveError;
 use unisono_replication::command::{
     ApplyPipeline, Command, Origin, PausePipeline, RemovePipeline, SetSink, SinkEntry,
 };
 use unisono_replication::machine::{BUILTIN_SINK, Machine};
 use unisono_replication::rt;
+use unisono_replication::{HandOverError, RemoveError};
 
 use super::{Outcome, Refusal};
 use crate::agreement::Kind;
 use crate::config::SinkConfig;
 use crate::core::{Authority, Core};
 use crate::definition::PipelineDefinition;
+use crate::handover::hand_over;
 use crate::status;
 use crate::threads::lock;
 
@@ -40,6 +41,7 @@ pub(super) async fn carry_out(core: &Core, order: &Order) -> Result<Outcome, Ref
         Order::PausePipeline(name) => hand.pause(name, Held::Back).await?,
         Order::ResumePipeline(name) => hand.pause(name, Held::No).await?,
         Order::RemoveMember(number) => hand.remove_member(*number).await?,
+        Order::Transfer(to) => hand.transfer(*to).await?,
     }
     Ok(hand.outcome)
 }
@@ -295,6 +297,36 @@ impl Hand<'_> {
         };
         self.propose(Command::PausePipeline(command)).await?;
         self.tell(format!("pipeline {name}: {state}"));
+        Ok(())
+    }
+
+    async fn transfer(&mut self, to: Option<u16>) -> Result<(), Refusal> {
+        let own = self.core.config.node.id;
+        if to == Some(own) {
+            self.tell(format!("node {own}: leads, as it did before"));
+            return Ok(());
+        }
+        let voters = self.core.replica.view().borrow().voters.clone();
+        if let Some(to) = to.filter(|to| !voters.contains(to)) {
+            return Err(Refusal::Conflict(format!(
+                "node {to} does not vote, so it cannot lead; those that vote are {voters:?}"
+            )));
+        }
+        let given = match to {
+            Some(to) => hand_over(self.core, &[to]).await,
+            None => status::give_away(self.core).await,
+        };
+        given.map_err(|error| match error {
+            HandOverError::NotLeader => Refusal::NotLeader,
+            HandOverError::NoCandidate => Refusal::Conflict(
+                "none that could lead follows closely enough: node {own} leads on"
+                    .replace("{own}", &own.to_string()),
+            ),
+            error => Refusal::Unknown(error.to_string()),
+        })?;
+        let leader = self.core.replica.view().borrow().leader;
+        let leader = leader.map_or_else(|| "another one".to_owned(), |it| format!("node {it}"));
+        self.tell(format!("{leader} leads, no longer node {own}"));
         Ok(())
     }
 

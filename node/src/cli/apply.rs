@@ -1,10 +1,10 @@
-//! `unisono apply`, `unisono pipelines`, `unisono members`: what an operator wants of the cluster.
+//! `unisono apply`, `unisono pipelines`, `unisono members`, `unisono transfer`, `unisono drain`: what an operator wants of the cluster.
 
 use std::path::{Path, PathBuf};
 
 use unisono_api::Order;
-use unisono_api::client::Client;
-use unisono_api::dto::{AppliedPipeline, AppliedSink, Apply};
+use unisono_api::client::{Client, ClientError};
+use unisono_api::dto::{AppliedPipeline, AppliedSink, Apply, Done};
 
 use super::error::CliError;
 use super::remote::{DEFAULT_URL, node_error, print, runtime};
@@ -80,6 +80,32 @@ struct MemberArgs {
     node: NodeArgs,
 }
 
+/// Have another node lead
+///
+/// The leader finishes what it is publishing, gives the lead to a node that follows closely, and answers when that one leads.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TransferArgs {
+    /// The id of the node that is to lead; without it the fittest is chosen
+    #[arg(long, value_name = "ID")]
+    to: Option<u16>,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// Have a node lead only while no other can
+///
+/// Before a restart or other work on it. It gives the lead away at once, if it has it, and goes on computing and answering
+/// queries. It is so until it is restarted, or drained no more.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DrainArgs {
+    /// It may lead like any other again
+    #[arg(long)]
+    end: bool,
+    /// The HTTP address of the node
+    #[arg(long, default_value = DEFAULT_URL)]
+    url: String,
+}
+
 /// Applies a file.
 ///
 /// # Errors
@@ -109,9 +135,29 @@ pub fn members(args: &MembersArgs) -> Result<(), CliError> {
     give(&of.node, &Order::RemoveMember(of.id))
 }
 
+/// Has another node lead.
+///
+/// # Errors
+/// Exit code 1 where none can.
+pub fn transfer(args: &TransferArgs) -> Result<(), CliError> {
+    give(&args.node, &Order::Transfer(args.to))
+}
+
+/// Drains a node, or no more.
+///
+/// # Errors
+/// Exit code 1 where it does not answer.
+pub fn drain(args: &DrainArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.url).map_err(node_error)?;
+    show(runtime()?.block_on(client.drain(!args.end)))
+}
+
 fn give(node: &NodeArgs, order: &Order) -> Result<(), CliError> {
     let client = Client::new(&node.url).map_err(node_error)?;
-    let done = runtime()?.block_on(client.order(order));
+    show(runtime()?.block_on(client.order(order)))
+}
+
+fn show(done: Result<Done, ClientError>) -> Result<(), CliError> {
     let mut text = done.map_err(node_error)?.done.join("\n");
     text.push('\n');
     print(text.as_bytes())

@@ -184,7 +184,7 @@ mod tests {
         let (near, far) = (closing(200, 1), closing(300, 2));
         let goals = vec![Arc::clone(&near), Arc::clone(&far)];
         lookout.set(Some(Decoder::new(&fields)), goals, &tell);
-        assert_eq!(look(1, &[500, 199]), 0);
+        assert_eq!(look(1, &[250, 199]), 0);
         assert_eq!(lookout.seen(&near), None);
         assert_eq!(look(3, &[0, 200]), 1);
         assert_eq!(lookout.seen(&near), Some(5));

@@ -13,6 +13,7 @@ use super::what_is_in_hand;
 use crate::confirm::{Confirmed, FeedQuestion, LaneQuestion, Question};
 use crate::core::{Agreed, Core};
 use crate::feed::Feed;
+use crate::handover::hand_over;
 use crate::ingest::LaneBuffer;
 use crate::lead::{Heard, Lines, Sent};
 use crate::threads::lock;
@@ -153,7 +154,7 @@ impl Confirming {
             lane,
             "this node reads other records than the two others: it hands over, and reads the lane again"
         );
-        if let Err(error) = core.replica.hand_over().await {
+        if let Err(error) = hand_over(core, &[]).await {
             tracing::warn!(%error, "no hand-over");
         }
     }

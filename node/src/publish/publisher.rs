@@ -18,6 +18,8 @@ use super::narrow::Narrow;
 use super::sink::{Bounds, Fate, Frontier, PublishError, PublishRow, RefusedRow, Sink};
 use super::streams_of;
 use crate::core::Core;
+use crate::handover::hand_over;
+use crate::health::succession::Ascent;
 use crate::ids::key_of;
 
 /// Without news, the thread looks again after so long.
@@ -52,6 +54,7 @@ pub fn run<S: Sink>(
         refused: BTreeMap::new(),
         narrow: Narrow::default(),
         ahead: None,
+        ascent: Ascent::default(),
         not_ours: None,
     };
     let goes_on = || !core.is_stopping() && is_current();
@@ -89,6 +92,7 @@ struct Publisher<'a> {
     narrow: Narrow,
     /// Streams of which the acquired sink has rows that are not computed here yet, if ever.
     ahead: Option<Ahead>,
+    ascent: Ascent,
     /// The sink has rows that this cluster never computed. That it computes as many later makes them no better.
     not_ours: Option<String>,
 }
@@ -101,7 +105,10 @@ impl Publisher<'_> {
             self.keep_warm(sink);
             let term = self.core.authority().map(|authority| authority.term);
             let (term, outcome) = match course.next(term) {
-                Step::Acquire(term) => (term, self.acquire(sink).map(|()| course.acquired(term))),
+                Step::Acquire(term) => {
+                    let acquired = self.acquire(sink, term);
+                    (term, acquired.map(|()| course.acquired(term)))
+                }
                 Step::Publish(term) => (term, self.publish(sink, term)),
                 step => {
                     self.step_aside(sink, step, goes_on);
@@ -145,8 +152,10 @@ impl Publisher<'_> {
         }
     }
 
-    fn acquire(&mut self, sink: &mut impl Sink) -> Result<(), PublishError> {
+    fn acquire(&mut self, sink: &mut impl Sink, term: u64) -> Result<(), PublishError> {
+        self.ascent.begin(term, rt::now());
         let mut frontier = sink.acquire()?;
+        self.ascent.acquired(sink.fenced_at(), rt::now());
         // Those that were passed meanwhile are settled, by whomever.
         self.refused
             .retain(|&(stream, seq), _| seq >= frontier.next(stream));
@@ -220,8 +229,15 @@ impl Publisher<'_> {
         if !self.confirm(&after, term)? {
             return Ok(());
         }
+        let Some(publishing) = self.core.transit.enter() else {
+            rt::thread::sleep(EARLY);
+            return Ok(());
+        };
         let published = sink.publish(&rows, &after);
+        drop(publishing);
         published.inspect_err(|error| self.note_refusal(error, rows.len()))?;
+        self.ascent
+            .published(&self.core.successions, self.name, rt::now());
         let goes = rows.iter().filter(|row| row.fate == Fate::Goes).count();
         self.narrow.published(rt::now());
         self.refused
@@ -305,7 +321,13 @@ impl Publisher<'_> {
         if !self.confirm(&after, term)? {
             return Ok(());
         }
+        let Some(_publishing) = self.core.transit.enter() else {
+            rt::thread::sleep(EARLY);
+            return Ok(());
+        };
         sink.publish(&[], &after)?;
+        self.ascent
+            .published(&self.core.successions, self.name, rt::now());
         self.frontier = after;
         Ok(())
     }
@@ -321,7 +343,7 @@ impl Publisher<'_> {
             }
             Err(Unconfirmed::Differs { outvoted }) => outvoted,
         };
-        if outvoted && let Err(error) = self.runtime.block_on(self.core.replica.hand_over()) {
+        if outvoted && let Err(error) = self.runtime.block_on(hand_over(self.core, &[])) {
             tracing::warn!(%error, "no hand-over");
         }
         let reason = if outvoted {

@@ -7,6 +7,7 @@ pub mod kafka;
 pub mod simulated;
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use unisono_engine::row::{StreamId, StreamKind};
 
@@ -97,6 +98,12 @@ pub trait Sink {
     /// Keeps connections ready, so that [`Self::acquire`] is fast. Called every few seconds, on followers too; must not
     /// wait.
     fn keep_warm(&mut self) {}
+
+    /// When the last [`Self::acquire`] had taken the sink away from everybody else, before it read how far publishing came;
+    /// `None`: it is one step.
+    fn fenced_at(&self) -> Option<Instant> {
+        None
+    }
 
     /// What people should know of the sink, though publishing goes on.
     fn notice(&self) -> Option<String> {

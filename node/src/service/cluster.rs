@@ -1,6 +1,7 @@
 //! The cluster as this node sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use unisono_api::dto::{
@@ -55,6 +56,7 @@ pub(super) fn info(core: &Core) -> ClusterInfo {
         checkpoint: (view.snapshot > 0).then_some(CheckpointInfo {
             index: view.snapshot,
         }),
+        drained: core.drained.load(Ordering::Relaxed),
         peers_port: peers_port(core),
     }
 }

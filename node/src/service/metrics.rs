@@ -38,6 +38,7 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics.extend(confirming(&core.counters));
     metrics.extend(counted(core));
     metrics.extend(ages(core));
+    takeovers(core, &mut metrics);
     peers_port(core, &mut metrics);
     drifts(core, &mut metrics);
     let agreed = core.agreed();
@@ -45,6 +46,18 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     pipelines(core, &agreed, &mut metrics);
     refused(core, &agreed, &mut metrics);
     metrics
+}
+
+/// This node's last takeover of each sink.
+fn takeovers(core: &Core, metrics: &mut Vec<Metric>) {
+    let help = "How long after the evidence against the leader before, or after its own election where the lead was given to it, this node \
+                came to each step of its last takeover.";
+    for (sink, steps) in core.successions.all() {
+        for (step, after) in steps {
+            let metric = Metric::gauge("unisono_takeover_seconds", help, after.as_secs_f64());
+            metrics.push(metric.label("sink", &sink).label("step", step));
+        }
+    }
 }
 
 /// What it costs this node, while it leads, that another one confirms ticks and rows.

@@ -1,5 +1,6 @@
 //! How this node does, gathered from its parts.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,10 +9,11 @@ use unisono_engine::row::{Incarnation, StreamId};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Pipeline;
 use unisono_replication::rt;
-use unisono_replication::{Role, View};
+use unisono_replication::{HandOverError, Role, View};
 
 use super::{FRESH, NodeStatus};
 use crate::core::{Agreed, Core};
+use crate::handover::hand_over;
 use crate::health::memory::Numbers;
 use crate::health::ready::{STUCK, Seat};
 use crate::health::{Condition, HUNG, LAG, STANDS};
@@ -209,11 +211,30 @@ pub fn own(core: &Core) -> Condition {
     };
     let able = agreed.machine.pipelines().iter().filter(is_able).count();
     Condition {
-        score: match hangs || lacks {
+        score: match hangs || lacks || core.drained.load(Ordering::Relaxed) {
             true => 0,
             false => u32::try_from(able).unwrap_or(u32::MAX),
         },
         feeds,
+    }
+}
+
+/// If this node leads: gives the lead to the fittest of the others that follow closely, or else to the one that lacks least.
+///
+/// # Errors
+/// Why not; this node may still lead then.
+pub async fn give_away(core: &Core) -> Result<(), HandOverError> {
+    let voters = core.replica.view().borrow().voters.clone();
+    let mut others: Vec<(u32, u16)> = peers(core, FRESH)
+        .into_iter()
+        .filter(|(number, _)| voters.contains(number))
+        .map(|(number, told)| (told.condition.score, number))
+        .collect();
+    others.sort_by_key(|&(score, number)| (Reverse(score), number));
+    let fittest: Vec<u16> = others.into_iter().map(|(_, number)| number).collect();
+    match hand_over(core, &fittest).await {
+        Err(HandOverError::NoCandidate) => hand_over(core, &[]).await,
+        given => given,
     }
 }
 
@@ -240,7 +261,7 @@ pub async fn watch_fitness(core: std::sync::Arc<Core>) {
             "others can read and publish more pipelines than this node: it hands the lead over"
         );
         core.counters.unfit.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = core.replica.hand_over_to(&fitter).await {
+        if let Err(error) = hand_over(&core, &fitter).await {
             tracing::warn!(%error, "no hand-over");
         }
     }

@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use openraft::Instant as _;
 use openraft::async_runtime::WatchReceiver;
@@ -266,6 +266,10 @@ impl Inner {
 
     pub(crate) async fn remove_member(&self, number: u16) -> Result<(), RemoveError> {
         members::remove(&self.raft, &self.changing, number).await
+    }
+
+    pub(crate) fn suspected(&self, term: u64) -> Option<Instant> {
+        self.takeover.suspected(term)
     }
 
     pub(crate) fn pulse(&self) -> Pulse {

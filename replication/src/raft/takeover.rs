@@ -59,6 +59,8 @@ pub(crate) struct Takeover {
     pub(crate) node_id: u64,
     network: Network,
     pub(crate) detector: Mutex<Detector>,
+    /// The term of the last leader that this replica took for gone, and since when.
+    suspected: Mutex<Option<(u64, Instant)>>,
     /// Raised on evidence that cannot wait.
     pub(crate) alarm: Notify,
     pub(crate) started: Instant,
@@ -78,6 +80,7 @@ impl Takeover {
             node_id,
             network: network.clone(),
             detector: Mutex::new(detector),
+            suspected: Mutex::default(),
             alarm: Notify::new(),
             started: rt::now(),
         })
@@ -85,6 +88,26 @@ impl Takeover {
 
     fn detector(&self) -> MutexGuard<'_, Detector> {
         self.detector.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn suspect(&self, term: u64) {
+        let mut known = self
+            .suspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if known.is_none_or(|(of, _)| of < term) {
+            *known = Some((term, rt::now()));
+        }
+    }
+
+    /// Since when the leader before `term` was taken for gone.
+    pub(crate) fn suspected(&self, term: u64) -> Option<Instant> {
+        let known = self
+            .suspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = known.filter(|&(of, _)| of.checked_add(1) == Some(term));
+        before.map(|(_, at)| at)
     }
 
     /// A message of Raft's leader came.
@@ -169,6 +192,9 @@ impl Takeover {
                 gone
             }
         };
+        if agrees {
+            self.suspect(asked.term);
+        }
         Opinion {
             agrees: agrees && metrics.current_term == asked.term,
             node_id: self.node_id,
@@ -196,6 +222,7 @@ impl Takeover {
                 of.filter(|&(term, leader)| detector.evidence(term, leader, now).is_some())
             };
             if let Some((term, leader)) = suspected {
+                self.suspect(term);
                 let voters = view.borrow().voters.clone();
                 self.attempt(term, leader, &voters, &mut links).await;
                 let moved = view.wait_for(|view| view.term > term);

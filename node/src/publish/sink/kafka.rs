@@ -50,6 +50,7 @@ pub struct KafkaSink {
     pool: Pool,
     active: Option<Handle>,
     pace: Pace,
+    fenced_at: Option<Instant>,
     offsets: Arc<Offsets>,
     /// Other clusters that write to the frontier topic.
     others: BTreeSet<String>,
@@ -76,6 +77,7 @@ impl KafkaSink {
             pool,
             active: None,
             pace: Pace::Quick,
+            fenced_at: None,
             offsets,
             others: BTreeSet::new(),
         };
@@ -394,6 +396,7 @@ impl Sink for KafkaSink {
             self.pace,
             deadline,
         )?;
+        self.fenced_at = Some(Instant::now());
         match self.read(deadline) {
             Ok(found) => {
                 self.active = Some(handle);
@@ -455,6 +458,10 @@ impl Sink for KafkaSink {
         self.pool.keep_warm();
         // Serves what librdkafka has to tell; nothing is assigned, so no record can come.
         let _ = self.reader.poll(Duration::ZERO);
+    }
+
+    fn fenced_at(&self) -> Option<Instant> {
+        self.fenced_at
     }
 
     fn notice(&self) -> Option<String> {
