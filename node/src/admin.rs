@@ -14,6 +14,7 @@ use unisono_replication::rt::{self, Handle};
 
 use crate::agreement;
 use crate::core::Core;
+use crate::doubt;
 pub use refusal::Refusal;
 
 /// The first byte of a command that is passed on, which tells it from questions.
@@ -85,7 +86,7 @@ async fn pass_on(core: &Core, leader: u16, order: &Order) -> Result<Outcome, Ref
 /// Answers a peer.
 pub type Answerer = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
 
-/// Carries out what peers pass on and answers what they ask of this node's files, for as long as the node is there.
+/// Carries out what peers pass on and answers what they ask of this node's files and rows, for as long as the node is there.
 #[must_use]
 pub fn for_peers(core: &Arc<Core>, runtime: &Handle) -> Answerer {
     // Raft, which is part of the core, holds this.
@@ -99,6 +100,7 @@ pub fn for_peers(core: &Arc<Core>, runtime: &Handle) -> Answerer {
                 runtime.block_on(leader::carry_out(&core, &order))
             }
             [TAG, ..] => return Err(io::Error::other("another version's command")),
+            [doubt::TAG, ..] => return doubt::answer(&core, bytes),
             question => return agreement::answer(&core.config, question),
         };
         postcard::to_extend(&outcome, vec![VERSION]).map_err(io::Error::other)

@@ -5,6 +5,7 @@ mod healing;
 mod install;
 mod joining;
 mod removing;
+mod replaying;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +26,8 @@ use crate::feed::{Feed, FeedCheckpoint, FeedPlan, Saver, SetupError};
 use crate::proposer::wall_ms;
 use crate::source::LaneTrail;
 use crate::threads::{Role, test_panic};
-pub use healing::{Healed, Patient};
+pub use healing::{Healed, Patient, Why};
+pub use replaying::Rewound;
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
 const WAIT: Duration = Duration::from_millis(100);
@@ -42,8 +44,12 @@ pub enum Request {
     /// A peer's state takes the place of this node's.
     Install(Box<CheckpointReader>, SyncSender<io::Result<()>>),
     /// A feed is to go on from a peer's state at this index: it is taken out for that.
-    TakeOut(FeedId, u64, SyncSender<io::Result<Patient>>),
-    /// It is put in again; gives that index.
+    TakeOut(FeedId, u64, Why, SyncSender<io::Result<Patient>>),
+    /// A feed is to be computed again from this node's own checkpoint: it is taken out for that.
+    TakeBack(FeedId, SyncSender<io::Result<Rewound>>),
+    /// A feed must not go on as it is, for this reason.
+    EndFeed(FeedId, String, SyncSender<()>),
+    /// It is put in again; gives that index, or the one up to which it is computed again.
     PutIn(Box<Healed>, SyncSender<io::Result<u64>>),
 }
 
@@ -164,8 +170,17 @@ impl Driver {
                     feeds: feeds.collect(),
                 });
             }
-            Request::TakeOut(feed, index, reply) => {
-                let _ = reply.send(self.take_out(feed, index));
+            Request::TakeOut(feed, index, why, reply) => {
+                let _ = reply.send(self.take_out(feed, index, why));
+            }
+            Request::TakeBack(feed, reply) => {
+                let _ = reply.send(self.take_back(feed));
+            }
+            Request::EndFeed(feed, reason, reply) => {
+                if self.core.agreed().machine.has_pipelines(feed) {
+                    self.give_up(feed, &reason);
+                }
+                let _ = reply.send(());
             }
             Request::PutIn(healed, reply) => {
                 let _ = reply.send(self.put_in(*healed));

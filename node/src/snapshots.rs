@@ -16,6 +16,7 @@ use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 use crate::admin;
 use crate::agreement;
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, send};
+use crate::doubt;
 use crate::driver::Request;
 use crate::lead::Asked;
 use crate::results::ResultsLog;
@@ -24,7 +25,7 @@ use healing::Cut;
 pub use healing::heal;
 
 /// The first bytes of questions that are not about rows.
-pub const OTHERS: [u8; 2] = [agreement::TAG, admin::TAG];
+pub const OTHERS: [u8; 3] = [agreement::TAG, admin::TAG, doubt::TAG];
 /// Makes, keeps and takes in checkpoints for Raft.
 pub struct NodeSnapshots {
     store: CheckpointStore,

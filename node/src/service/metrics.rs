@@ -41,7 +41,7 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     peers_port(core, &mut metrics);
     drifts(core, &mut metrics);
     let agreed = core.agreed();
-    lanes(&agreed, &mut metrics);
+    lanes(core, &agreed, &mut metrics);
     pipelines(core, &agreed, &mut metrics);
     refused(core, &agreed, &mut metrics);
     metrics
@@ -179,7 +179,7 @@ fn of_sinks(counters: &Counters) -> [Counted<'_>; 4] {
 }
 
 /// What happens only while not all replicas are well.
-fn of_doubts(counters: &Counters) -> [Counted<'_>; 4] {
+fn of_doubts(counters: &Counters) -> [Counted<'_>; 7] {
     [
         (
             "unisono_ticks_alone_total",
@@ -195,6 +195,21 @@ fn of_doubts(counters: &Counters) -> [Counted<'_>; 4] {
             "unisono_disagreements_total",
             "Times another replica held other records or rows than this node, which led.",
             &counters.disagreements,
+        ),
+        (
+            "unisono_odd_total",
+            "Times this node's rows of a feed were not those of most voters.",
+            &counters.odd,
+        ),
+        (
+            "unisono_feeds_replayed_total",
+            "Feeds that were computed again from the last checkpoint, because their rows were in dispute.",
+            &counters.feeds_replayed,
+        ),
+        (
+            "unisono_rows_served_alone_total",
+            "Times rows were served that no other replica had, for none had computed them.",
+            &counters.rows_served_alone,
         ),
         (
             "unisono_unfit_total",
@@ -302,7 +317,7 @@ fn refused(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
     }
 }
 
-fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
+fn lanes(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
     for (id, feed) in agreed.machine.feeds() {
         let buffers = agreed
             .feeds
@@ -355,6 +370,15 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
             )));
             metrics.push(labelled(held_by_transaction(&buffer)));
         }
+        let doubted = core.doubts.trouble(*id).is_some();
+        let help = "1 if rows of the feed differ from another replica's, and this node has to take its own for wrong or does not \
+                    know whose are, else 0.";
+        let metric = Metric::gauge(
+            "unisono_feed_doubted",
+            help,
+            if doubted { 1.0 } else { 0.0 },
+        );
+        metrics.push(metric.label("feed", id.0));
         let value = if status::stopped(agreed, *id).is_some() {
             1.0
         } else {
