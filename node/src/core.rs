@@ -143,6 +143,10 @@ pub struct Counters {
     pub odd: AtomicU64,
     /// Feeds that were computed again from the last checkpoint, because their rows were in dispute.
     pub feeds_replayed: AtomicU64,
+    /// Checkpoints whose states no other replica could compare.
+    pub checkpoints_alone: AtomicU64,
+    /// Checkpoints that were not kept, for another replica had other states, and there was no majority.
+    pub states_disputed: AtomicU64,
     /// Times rows were served that no other replica had, for none had computed them.
     pub rows_served_alone: AtomicU64,
     /// Times another replica held other records than this node, which led, or had computed other rows.

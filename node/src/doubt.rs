@@ -12,6 +12,7 @@ mod question;
 mod task;
 mod verdict;
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
@@ -22,9 +23,11 @@ use unisono_replication::rt;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::threads::lock;
+pub use ask::others;
 use board::{Board, Doubt, Stage};
 pub use question::{TAG, answer};
 pub use task::run;
+pub use verdict::{Own, Verdict, judge};
 
 /// What this replica knows of its rows and others'.
 #[derive(Default)]
@@ -63,6 +66,12 @@ impl Doubts {
         let now = rt::now();
         self.board()
             .diverged(feed, stream, seq.0 + 1, computed.0, now);
+        self.raised.notify_one();
+    }
+
+    /// Most voters, these among them, have another state of the feed than this replica, though no row shows it yet.
+    pub fn state_is_odd(&self, feed: FeedId, right: BTreeSet<u16>) {
+        self.board().state_is_odd(feed, right, rt::now());
         self.raised.notify_one();
     }
 

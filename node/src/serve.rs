@@ -196,6 +196,7 @@ impl Node {
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
         snapshots.take_others(admin::for_peers(&core, runtime));
+        snapshots.know(&core, runtime);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
         let own = Arc::clone(&core);

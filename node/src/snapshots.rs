@@ -3,19 +3,22 @@
 mod choice;
 mod gather;
 mod healing;
+mod states;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use unisono_engine::row::StreamId;
 use unisono_replication::command::FeedId;
+use unisono_replication::rt::Handle;
 use unisono_replication::rt::mpsc::{Sender, SyncSender, sync_channel};
 use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
 use crate::admin;
 use crate::agreement;
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, send};
+use crate::core::Core;
 use crate::doubt;
 use crate::driver::Request;
 use crate::lead::Asked;
@@ -46,6 +49,12 @@ pub struct NodeSnapshots {
     keep: u64,
     /// What a peer is copying.
     cut: Mutex<Option<Cut>>,
+    /// Hashes of states that peers asked for.
+    hashes: states::Asked,
+    /// Who compared the last checkpoint's states.
+    preferred: Mutex<Option<u16>>,
+    /// The node, once it is composed; it holds this.
+    known: OnceLock<(Weak<Core>, Handle)>,
 }
 
 /// Answers what is not about rows.
@@ -74,6 +83,9 @@ impl NodeSnapshots {
             behind: Mutex::default(),
             keep,
             cut: Mutex::default(),
+            hashes: Arc::default(),
+            preferred: Mutex::default(),
+            known: OnceLock::new(),
         }
     }
 
@@ -81,6 +93,16 @@ impl NodeSnapshots {
     pub fn take_others(&self, answerer: Answerer) {
         // It is called once.
         let _ = self.others.set(answerer);
+    }
+
+    /// From now on states are compared with those of this node's peers before a checkpoint counts.
+    pub fn know(&self, core: &Arc<Core>, runtime: &Handle) {
+        // It is called once.
+        let _ = self.known.set((Arc::downgrade(core), runtime.clone()));
+    }
+
+    fn core(&self) -> Option<Arc<Core>> {
+        self.known.get().and_then(|(core, _)| core.upgrade())
     }
 
     /// Rows of pipelines that are no more go when two checkpoints in a row did not know them: the one before the last may
@@ -128,8 +150,16 @@ impl Snapshots for NodeSnapshots {
 
     fn build(&self) -> io::Result<Option<Vec<u8>>> {
         let _making = lock(&self.making);
-        let pending = self.request(Request::Checkpoint)?;
-        let Some(checkpoint) = self.gather(pending)? else {
+        let others = |core: &Arc<Core>| !crate::doubt::others(core).0.is_empty();
+        let with_others = self.core().filter(others);
+        let checkpoint = match with_others.filter(|core| !core.agreed().feeds.is_empty()) {
+            Some(core) => self.compared(&core)?,
+            None => {
+                let pending = self.request(Request::Checkpoint)?;
+                self.gather(pending)?.map(|gathered| gathered.checkpoint)
+            }
+        };
+        let Some(checkpoint) = checkpoint else {
             return Ok(None);
         };
         // Rows first, then the checkpoint that names them.
@@ -155,6 +185,9 @@ impl Snapshots for NodeSnapshots {
         }
         if question.first() == Some(&healing::TAG) {
             return self.answer_part(question);
+        }
+        if question.first() == Some(&states::TAG) {
+            return self.answer_states(question);
         }
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
     }

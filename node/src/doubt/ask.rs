@@ -19,8 +19,9 @@ const WITHIN: Duration = Duration::from_secs(1);
 /// Streams, and of each up to which row.
 pub(super) type Asked = Vec<(StreamId, u64)>;
 
-/// The voters but this one.
-pub(super) fn others(core: &Core) -> (Vec<u16>, usize) {
+/// The voters but this one, and how many there are with it.
+#[must_use]
+pub fn others(core: &Core) -> (Vec<u16>, usize) {
     let mut voters = core.replica.view().borrow().voters.clone();
     let count = voters.len();
     voters.retain(|&number| number != core.config.node.id);

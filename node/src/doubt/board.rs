@@ -1,6 +1,6 @@
 //! What is known of rows, and of feeds that are in doubt: pure; the caller brings the clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use unisono_engine::row::StreamId;
@@ -20,6 +20,8 @@ pub(super) struct Doubt {
     pub(super) since: Instant,
     pub(super) stage: Stage,
     pub(super) streams: BTreeMap<StreamId, Dispute>,
+    /// These have the right state, and this replica has not.
+    pub(super) state: Option<BTreeSet<u16>>,
     /// Where the state stood that was taken from a peer last.
     pub(super) taken: u64,
     /// Where the rows that differ are kept.
@@ -67,7 +69,8 @@ impl Board {
         for doubt in self.doubts.values_mut() {
             doubt.streams.retain(|&stream, _| is_known(stream));
         }
-        self.doubts.retain(|_, doubt| !doubt.streams.is_empty());
+        self.doubts
+            .retain(|_, doubt| !doubt.streams.is_empty() || doubt.state.is_some());
     }
 
     /// Whether that is new.
@@ -110,6 +113,11 @@ impl Board {
         doubt.streams.insert(stream, dispute);
     }
 
+    pub(super) fn state_is_odd(&mut self, feed: FeedId, right: BTreeSet<u16>, now: Instant) {
+        let doubt = self.doubts.entry(feed).or_insert_with(|| Doubt::new(now));
+        doubt.state = Some(right);
+    }
+
     pub(super) fn limit(&self, stream: StreamId) -> Option<u64> {
         let disputes = self
             .doubts
@@ -141,6 +149,7 @@ impl Doubt {
             since: now,
             stage: Stage::Asking,
             streams: BTreeMap::new(),
+            state: None,
             taken: 0,
             evidence: None,
         }
@@ -170,7 +179,10 @@ impl Doubt {
                 stream.incarnation.0, dispute.below
             )
         });
-        let from = from.collect::<Vec<_>>().join(", ");
+        let mut from = from.collect::<Vec<_>>().join(", ");
+        if from.is_empty() {
+            from = "the feed's state".to_owned();
+        }
         let kept = self.evidence.as_deref().map_or_else(String::new, |path| {
             format!("; those that differ are kept in {path}")
         });

@@ -137,7 +137,7 @@ async fn attend(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>, feed: FeedId) 
         .collect();
     let told = ask::all(core, &asked).await;
     let own = ask::own(core, &asked, 0).await;
-    let (mut right, mut all_right) = (None::<BTreeSet<u16>>, true);
+    let (mut right, mut all_right) = (doubt.state.clone(), doubt.state.is_none());
     let mut other = None;
     for (at, dispute) in doubt.streams.values().enumerate() {
         let digest_of = |told: &Vec<Told>| told.get(at).and_then(|told| told.digest);
@@ -241,6 +241,7 @@ async fn take(
                 );
                 core.doubts.board().change(feed, |doubt| {
                     doubt.taken = index;
+                    doubt.state = None;
                     for (&stream, dispute) in &mut doubt.streams {
                         // It is whole when it has the same rows up to there, which it may have to compute first.
                         let next = core.results.next_seq(stream).0;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What follows from what all say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// Most voters have what this one has.
     Right,
     /// These have what is right, and this one has not.
@@ -15,7 +15,7 @@ pub(super) enum Verdict {
 
 /// What this replica has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub enum Own {
     /// Nothing: it computes it again.
     Nothing,
     /// A digest.
@@ -25,7 +25,7 @@ pub(super) enum Own {
 }
 
 /// Judges by the digests that other voters told, of so many voters.
-pub(super) fn judge(own: Own, told: &BTreeMap<u16, u128>, voters: usize) -> Verdict {
+pub fn judge(own: Own, told: &BTreeMap<u16, u128>, voters: usize) -> Verdict {
     let majority = voters / 2 + 1;
     let mut having: BTreeMap<u128, BTreeSet<u16>> = BTreeMap::new();
     for (&number, &digest) in told {

@@ -179,7 +179,7 @@ fn of_sinks(counters: &Counters) -> [Counted<'_>; 4] {
 }
 
 /// What happens only while not all replicas are well.
-fn of_doubts(counters: &Counters) -> [Counted<'_>; 7] {
+fn of_doubts(counters: &Counters) -> [Counted<'_>; 9] {
     [
         (
             "unisono_ticks_alone_total",
@@ -205,6 +205,16 @@ fn of_doubts(counters: &Counters) -> [Counted<'_>; 7] {
             "unisono_feeds_replayed_total",
             "Feeds that were computed again from the last checkpoint, because their rows were in dispute.",
             &counters.feeds_replayed,
+        ),
+        (
+            "unisono_checkpoints_alone_total",
+            "Checkpoints whose states no other replica could compare.",
+            &counters.checkpoints_alone,
+        ),
+        (
+            "unisono_states_disputed_total",
+            "Checkpoints that were not kept, for another replica had other states, and there was no majority.",
+            &counters.states_disputed,
         ),
         (
             "unisono_rows_served_alone_total",
