@@ -75,12 +75,6 @@ impl Doubts {
         self.raised.notify_one();
     }
 
-    /// Rows of a stream from here on are in dispute: they are not published.
-    #[must_use]
-    pub fn limit(&self, stream: StreamId) -> Option<u64> {
-        self.board().limit(stream)
-    }
-
     /// Why the replica's word on a feed counts for nothing, and its rows are not served.
     #[must_use]
     pub fn out(&self, feed: FeedId) -> Option<String> {
@@ -102,6 +96,19 @@ impl Doubts {
     pub fn is_open(&self, feed: FeedId) -> bool {
         self.board().of(feed).is_some_and(|doubt| !doubt.is_out())
     }
+}
+
+/// Rows of a stream from here on are in dispute, as all of its feed are: they are not published.
+#[must_use]
+pub fn limit(core: &Core, stream: StreamId) -> Option<u64> {
+    if core.doubts.board().feeds().is_empty() {
+        return None;
+    }
+    let feed = {
+        let agreed = core.agreed();
+        agreed.machine.pipelines().get(&stream.incarnation.0)?.feed
+    };
+    core.doubts.board().limit(feed, stream)
 }
 
 /// Rows of a stream below this are published, here, and computed alike by another replica.

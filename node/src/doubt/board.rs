@@ -118,12 +118,11 @@ impl Board {
         doubt.state = Some(right);
     }
 
-    pub(super) fn limit(&self, stream: StreamId) -> Option<u64> {
-        let disputes = self
-            .doubts
-            .values()
-            .filter_map(|doubt| doubt.streams.get(&stream));
-        disputes.map(|dispute| dispute.below).min()
+    /// What is wrong with a state may show in the rows of any of its feed's streams.
+    pub(super) fn limit(&self, feed: FeedId, stream: StreamId) -> Option<u64> {
+        let doubt = self.doubts.get(&feed)?;
+        let below = doubt.streams.get(&stream).map(|dispute| dispute.below);
+        Some(below.unwrap_or_else(|| self.alike_below(stream).unwrap_or(0)))
     }
 
     pub(super) fn of(&self, feed: FeedId) -> Option<&Doubt> {
@@ -224,16 +223,25 @@ mod tests {
     #[test]
     fn rows_in_dispute_begin_where_they_were_last_alike() {
         let (mut board, now) = (Board::default(), Instant::now());
-        assert_eq!((board.alike_below(ROWS), board.limit(ROWS)), (None, None));
+        assert_eq!(
+            (board.alike_below(ROWS), board.limit(FEED, ROWS)),
+            (None, None)
+        );
         board.alike(ROWS, 7);
         board.alike(ROWS, 5);
         assert!(board.raise(FEED, ROWS, 20, now));
-        assert_eq!(board.limit(ROWS), Some(7));
+        assert_eq!(board.limit(FEED, ROWS), Some(7));
         assert!(!board.raise(FEED, ROWS, 30, now));
         assert!(!board.raise(FEED, ROWS, 12, now));
         assert_eq!(board.of(FEED).map(|it| it.streams[&ROWS].next), Some(12));
+        let letters = StreamId {
+            kind: StreamKind::DeadLetters,
+            ..ROWS
+        };
+        board.alike(letters, 3);
+        assert_eq!(board.limit(FEED, letters), Some(3), "of the same feed");
         board.clear(FEED);
-        assert_eq!(board.limit(ROWS), None);
+        assert_eq!(board.limit(FEED, ROWS), None);
     }
 
     #[test]
@@ -245,7 +253,7 @@ mod tests {
         assert!(board.of(FEED).is_some_and(Doubt::is_out));
         board.raise(FEED, ROWS, 5, now);
         assert_eq!(
-            board.limit(ROWS),
+            board.limit(FEED, ROWS),
             Some(11),
             "what was computed again is kept"
         );
