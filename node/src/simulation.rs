@@ -87,6 +87,20 @@ impl Look {
         (odd.load(Relaxed), again.load(Relaxed), healed.load(Relaxed))
     }
 
+    /// Checkpoints that it made, those that nobody could compare, and those that were not kept.
+    #[must_use]
+    pub fn checkpoints(&self) -> (u64, u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let counters = &self.0.counters;
+        let (alone, disputed) = (&counters.checkpoints_alone, &counters.states_disputed);
+        let made = &counters.checkpoints;
+        (
+            made.load(Relaxed),
+            alone.load(Relaxed),
+            disputed.load(Relaxed),
+        )
+    }
+
     /// Whether all of its rows are compared, and none in doubt; those from the first on are here.
     #[must_use]
     pub fn is_whole(&self) -> bool {

@@ -49,6 +49,8 @@ pub struct Ran {
     pub taken: u64,
     /// Times a replica's rows were not those of most, feeds that were computed again, and feeds that took a peer's state.
     pub doubted: (u64, u64, u64),
+    /// Checkpoints that were made, that no other replica could compare, and that were not kept, for another had other states.
+    pub checkpoints: (u64, u64, u64),
     /// The faults that were made.
     pub faults: Vec<Fault>,
 }
@@ -166,6 +168,7 @@ impl World {
             alone: self.check.alone(),
             taken: self.check.taken(),
             doubted: self.check.doubted(),
+            checkpoints: self.check.checkpoints(),
             millis: simulated::elapsed().as_millis(),
             faults: self.faults,
         }

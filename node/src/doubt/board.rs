@@ -24,6 +24,8 @@ pub(super) struct Doubt {
     pub(super) state: Option<BTreeSet<u16>>,
     /// Where the state stood that was taken from a peer last.
     pub(super) taken: u64,
+    /// When that was tried last.
+    pub(super) tried: Option<Instant>,
     /// Where the rows that differ are kept.
     pub(super) evidence: Option<String>,
 }
@@ -63,14 +65,19 @@ impl Board {
         self.alike.get(&stream).copied()
     }
 
-    /// Keeps what is known of these streams alone.
-    pub(super) fn retain(&mut self, is_known: impl Fn(StreamId) -> bool) {
+    /// Keeps what is known of these streams and feeds alone.
+    pub(super) fn retain(
+        &mut self,
+        is_known: impl Fn(StreamId) -> bool,
+        is_there: impl Fn(FeedId) -> bool,
+    ) {
         self.alike.retain(|&stream, _| is_known(stream));
         for doubt in self.doubts.values_mut() {
             doubt.streams.retain(|&stream, _| is_known(stream));
         }
-        self.doubts
-            .retain(|_, doubt| !doubt.streams.is_empty() || doubt.state.is_some());
+        self.doubts.retain(|&feed, doubt| {
+            is_there(feed) && (!doubt.streams.is_empty() || doubt.state.is_some())
+        });
     }
 
     /// Whether that is new.
@@ -150,6 +157,7 @@ impl Doubt {
             streams: BTreeMap::new(),
             state: None,
             taken: 0,
+            tried: None,
             evidence: None,
         }
     }
@@ -257,7 +265,7 @@ mod tests {
             Some(11),
             "what was computed again is kept"
         );
-        board.retain(|_| false);
+        board.retain(|_| false, |_| true);
         assert!(board.feeds().is_empty());
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
-use unisono_engine::row::StreamKind;
+use unisono_engine::row::{StreamId, StreamKind};
 use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 
@@ -28,18 +28,68 @@ struct Kept {
     /// The first row that differs.
     from: u64,
     here: Vec<String>,
-    peer: u16,
+    /// `None`: no peer showed its own.
+    peer: Option<u16>,
     there: Vec<String>,
 }
 
-/// Finds the first rows that a peer has otherwise, and keeps them with those that follow, of both. Narrows what is in dispute.
-pub(super) async fn keep(core: &Arc<Core>, feed: FeedId, peer: u16) -> io::Result<()> {
+/// Finds the first rows that one of these peers has otherwise, and keeps them with those that follow, of both. Narrows what is
+/// in dispute. If none of them answers, what is here is kept.
+pub(super) async fn keep(core: &Arc<Core>, feed: FeedId, peers: impl IntoIterator<Item = u16>) {
     let doubt = core.doubts.board().of(feed).cloned();
-    let Some(Doubt { streams, .. }) = doubt else {
-        return Ok(());
+    let Some(doubt) = doubt else { return };
+    let mut kept = None;
+    for peer in peers {
+        match compare(core, feed, &doubt, peer).await {
+            Ok(found) => {
+                kept = Some(found);
+                break;
+            }
+            Err(error) => {
+                tracing::warn!(feed = feed.0, peer, %error, "a peer does not show its rows")
+            }
+        }
+    }
+    let kept = match kept {
+        Some(kept) => kept,
+        None => {
+            let mut kept = Vec::new();
+            for (&stream, dispute) in &doubt.streams {
+                let here = own(core, &vec![(stream, dispute.below)], MOST_ROWS).await;
+                kept.push(Kept::of(stream, dispute.below, &here, None));
+            }
+            kept
+        }
     };
+    let folder = core.config.data_dir.join(FOLDER);
+    let name = format!("feed-{}-{:013}.json", feed.0, rt::wall().as_millis());
+    let written = rt::blocking(move || write(&folder, &name, &kept)).await;
+    match written.and_then(|written| written) {
+        Ok(path) => {
+            let path = path.display().to_string();
+            tracing::warn!(
+                feed = feed.0,
+                path,
+                "rows that differ from another replica's are kept as evidence"
+            );
+            core.doubts
+                .board()
+                .change(feed, |doubt| doubt.evidence = Some(path));
+        }
+        Err(error) => {
+            tracing::error!(feed = feed.0, %error, "rows that differ are not kept as evidence");
+        }
+    }
+}
+
+async fn compare(
+    core: &Arc<Core>,
+    feed: FeedId,
+    doubt: &Doubt,
+    peer: u16,
+) -> io::Result<Vec<Kept>> {
     let mut kept = Vec::new();
-    for (stream, dispute) in streams {
+    for (&stream, &dispute) in &doubt.streams {
         let from = match dispute.computed {
             Some(_) => dispute.below,
             None => first_other(core, peer, stream, dispute).await?,
@@ -52,31 +102,25 @@ pub(super) async fn keep(core: &Arc<Core>, feed: FeedId, peer: u16) -> io::Resul
         let of = vec![(stream, from)];
         let there = one(core, peer, &of, MOST_ROWS).await?;
         let here = own(core, &of, MOST_ROWS).await;
-        kept.push(Kept {
+        kept.push(Kept::of(stream, from, &here, Some((peer, &there))));
+    }
+    Ok(kept)
+}
+
+impl Kept {
+    fn of(stream: StreamId, from: u64, here: &[Told], there: Option<(u16, &[Told])>) -> Self {
+        Self {
             incarnation: stream.incarnation.0,
             stream: match stream.kind {
                 StreamKind::Rows => "rows",
                 StreamKind::DeadLetters => "dead_letters",
             },
             from,
-            here: texts(&here),
-            peer,
-            there: texts(&there),
-        });
+            here: texts(here),
+            peer: there.map(|(peer, _)| peer),
+            there: there.map_or_else(Vec::new, |(_, told)| texts(told)),
+        }
     }
-    let folder = core.config.data_dir.join(FOLDER);
-    let name = format!("feed-{}-{:013}.json", feed.0, rt::wall().as_millis());
-    let written = rt::blocking(move || write(&folder, &name, &kept)).await??;
-    let path = written.display().to_string();
-    tracing::warn!(
-        feed = feed.0,
-        path,
-        "rows that differ from another replica's are kept as evidence"
-    );
-    core.doubts
-        .board()
-        .change(feed, |doubt| doubt.evidence = Some(path));
-    Ok(())
 }
 
 fn texts(told: &[Told]) -> Vec<String> {

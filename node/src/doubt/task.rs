@@ -25,6 +25,8 @@ const EVERY: Duration = Duration::from_millis(200);
 const IN_TIME: Duration = Duration::from_millis(100);
 /// Without anything in doubt, and without news.
 const AT_REST: Duration = Duration::from_secs(5);
+/// How often a state is asked for that no peer has yet.
+const AGAIN: Duration = Duration::from_secs(1);
 /// A majority may take so long to tell.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// So long nobody has the rows: those who answer have not computed them.
@@ -50,18 +52,20 @@ pub async fn run(core: Arc<Core>, snapshots: Arc<NodeSnapshots>) {
             biased;
             () = core.doubts.raised.notified() => {}
             // More often than this, nothing is late.
-            _ = news.changed(), if late.is_empty() && feeds.is_empty() => rt::sleep(IN_TIME / 10).await,
+            _ = news.changed(), if late.is_empty() && feeds.is_empty() => rt::sleep(IN_TIME).await,
             () = rt::sleep(rest) => {}
         }
     }
 }
 
+/// Where a feed's pipelines went on in another one, whatever differs is found again there.
 fn forget_gone(core: &Core) {
     let agreed = core.agreed();
     let pipelines = agreed.machine.pipelines();
-    core.doubts
-        .board()
-        .retain(|stream| pipelines.contains_key(&stream.incarnation.0));
+    core.doubts.board().retain(
+        |stream| pipelines.contains_key(&stream.incarnation.0),
+        |feed| agreed.machine.has_pipelines(feed),
+    );
 }
 
 /// Compares what is published and was not compared in time; after a start all that is here. `late`: since when, and up to where.
@@ -100,7 +104,10 @@ async fn compare(core: &Arc<Core>, late: &mut BTreeMap<StreamId, (u64, Instant)>
     if due.is_empty() {
         return;
     }
-    let (others, _) = ask::others(core);
+    let (others, voters) = ask::others(core);
+    if voters == 0 {
+        return;
+    }
     let (told, own) = match others.is_empty() {
         true => (BTreeMap::new(), Vec::new()),
         false => (ask::all(core, &due).await, ask::own(core, &due, 0).await),
@@ -181,7 +188,12 @@ async fn attend(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>, feed: FeedId) 
             if doubt.stage != Stage::Odd || runs {
                 step_out(core, snapshots, feed, &right).await;
             }
-            take(core, snapshots, feed, &right).await;
+            if doubt.tried.is_none_or(|at| rt::since(at) >= AGAIN) {
+                core.doubts
+                    .board()
+                    .change(feed, |doubt| doubt.tried = Some(rt::now()));
+                take(core, snapshots, feed, &right).await;
+            }
         }
     }
 }
@@ -209,11 +221,7 @@ async fn step_out(
         .board()
         .change(feed, |doubt| doubt.stage = Stage::Odd);
     core.counters.odd.fetch_add(1, Ordering::Relaxed);
-    if let Some(&peer) = right.first()
-        && let Err(error) = evidence::keep(core, feed, peer).await
-    {
-        tracing::error!(feed = feed.0, %error, "rows that differ are not kept as evidence");
-    }
+    evidence::keep(core, feed, right.iter().copied()).await;
     let reason = core.doubts.out(feed).unwrap_or_default();
     let own = Arc::clone(snapshots);
     let ended = rt::blocking(move || own.end_feed(feed, reason)).await;
@@ -274,11 +282,7 @@ async fn tie(
         // Nothing can be told from a word against one's own, and the state may be damaged.
         _ if doubt.has_diverged() => {}
         Stage::Asking if rt::since(doubt.since) >= PATIENCE && other.is_some() => {
-            if let Some(peer) = other
-                && let Err(error) = evidence::keep(core, feed, peer).await
-            {
-                tracing::error!(feed = feed.0, %error, "rows that differ are not kept as evidence");
-            }
+            evidence::keep(core, feed, other).await;
             replay(core, snapshots, feed).await;
         }
         Stage::Replaying(end) => {

@@ -17,8 +17,26 @@ pub struct Check {
     /// Checkpoints that each process took from others.
     taken: BTreeMap<usize, u64>,
     taken_before: u64,
-    doubted: BTreeMap<usize, (u64, u64, u64)>,
-    doubted_before: (u64, u64, u64),
+    doubted: Counted,
+    checkpoints: Counted,
+}
+
+/// What the processes of each node have counted.
+#[derive(Default)]
+struct Counted {
+    running: BTreeMap<usize, (u64, u64, u64)>,
+    before: (u64, u64, u64),
+}
+
+impl Counted {
+    fn ended(&mut self, node: usize) {
+        let counted = self.running.remove(&node).unwrap_or_default();
+        self.before = sum(self.before, counted);
+    }
+
+    fn all(&self) -> (u64, u64, u64) {
+        self.running.values().copied().fold(self.before, sum)
+    }
 }
 
 fn sum(one: (u64, u64, u64), other: (u64, u64, u64)) -> (u64, u64, u64) {
@@ -35,12 +53,13 @@ impl Check {
             let Some(look) = seen.look() else {
                 self.compared.retain(|(of, _), _| *of != node);
                 self.taken_before += self.taken.remove(&node).unwrap_or(0);
-                let doubted = self.doubted.remove(&node).unwrap_or_default();
-                self.doubted_before = sum(self.doubted_before, doubted);
+                self.doubted.ended(node);
+                self.checkpoints.ended(node);
                 continue;
             };
             self.taken.insert(node, look.checkpoints_taken());
-            self.doubted.insert(node, look.doubted());
+            self.doubted.running.insert(node, look.doubted());
+            self.checkpoints.running.insert(node, look.checkpoints());
             self.alone = self.alone.max(look.rows_alone());
             for (stream, below) in look.published() {
                 let compared = self.compared.get(&(node, stream)).copied();
@@ -92,10 +111,12 @@ impl Check {
 
     /// Times a replica was wrong, feeds that were computed again, and feeds that took a peer's state.
     pub fn doubted(&self) -> (u64, u64, u64) {
-        self.doubted
-            .values()
-            .copied()
-            .fold(self.doubted_before, sum)
+        self.doubted.all()
+    }
+
+    /// Checkpoints that were made, that nobody could compare, and that were not kept.
+    pub fn checkpoints(&self) -> (u64, u64, u64) {
+        self.checkpoints.all()
     }
 
     /// Every window must count exactly its records. One clock that is wrong, and whatever else happens, makes no dead letter.

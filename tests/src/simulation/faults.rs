@@ -219,6 +219,11 @@ impl World {
             Fault::WrongState => {
                 simulation::take_twice(node);
                 self.rest(a_while).await;
+                if chance(30) {
+                    // Before or after it is found.
+                    self.kill(node);
+                    self.start(node);
+                }
                 self.until_whole().await;
             }
             Fault::WrongOfTwo => {
