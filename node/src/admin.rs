@@ -13,8 +13,8 @@ use unisono_api::Order;
 use unisono_replication::rt::{self, Handle};
 
 use crate::agreement;
+use crate::alike;
 use crate::core::Core;
-use crate::doubt;
 pub use refusal::Refusal;
 
 /// The first byte of a command that is passed on, which tells it from questions.
@@ -100,7 +100,7 @@ pub fn for_peers(core: &Arc<Core>, runtime: &Handle) -> Answerer {
                 runtime.block_on(leader::carry_out(&core, &order))
             }
             [TAG, ..] => return Err(io::Error::other("another version's command")),
-            [doubt::TAG, ..] => return doubt::answer(&core, bytes),
+            [alike::TAG, ..] => return alike::answer(&core, bytes),
             question => return agreement::answer(&core.config, question),
         };
         postcard::to_extend(&outcome, vec![VERSION]).map_err(io::Error::other)

@@ -1,15 +1,13 @@
 //! Rows that replicas computed: which are alike, and what follows where they are not.
 //!
+//! What is known, and who is right: pure but for the lock. [`crate::alike`] asks others, [`crate::mending`] acts.
+//!
 //! A row is served once another replica has the same. Where rows differ, what most voters have is right. The odd one out
 //! serves nothing of that feed, keeps the rows that differ as evidence, and takes state and rows from one that is right. Where
 //! there is no majority nobody publishes beyond the last row that is alike, and each computes again from its last
 //! checkpoint, which compares: whoever does not get its own rows again is the one that was wrong.
 
-mod ask;
 mod board;
-mod evidence;
-mod question;
-mod task;
 mod verdict;
 
 use std::collections::BTreeSet;
@@ -20,24 +18,21 @@ use unisono_engine::row::{Digest, Seq, StreamId};
 use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 
-use crate::core::{Agreed, Core};
-use crate::ids::key_of;
 use crate::threads::lock;
-pub use ask::others;
-use board::{Board, Doubt, Stage};
-pub use question::{TAG, answer};
-pub use task::run;
+use board::Board;
+pub(crate) use board::{Dispute, Doubt, Stage};
 pub use verdict::{Own, Verdict, judge};
 
 /// What this replica knows of its rows and others'.
 #[derive(Default)]
 pub struct Doubts {
     board: Mutex<Board>,
-    raised: Notify,
+    /// There is something new to see to.
+    pub(crate) raised: Notify,
 }
 
 impl Doubts {
-    fn board(&self) -> MutexGuard<'_, Board> {
+    pub(crate) fn board(&self) -> MutexGuard<'_, Board> {
         lock(&self.board)
     }
 
@@ -95,36 +90,5 @@ impl Doubts {
     #[must_use]
     pub fn is_open(&self, feed: FeedId) -> bool {
         self.board().of(feed).is_some_and(|doubt| !doubt.is_out())
-    }
-}
-
-/// Rows of a stream from here on are in dispute, as all of its feed are: they are not published.
-#[must_use]
-pub fn limit(core: &Core, stream: StreamId) -> Option<u64> {
-    if core.doubts.board().feeds().is_empty() {
-        return None;
-    }
-    let feed = {
-        let agreed = core.agreed();
-        agreed.machine.pipelines().get(&stream.incarnation.0)?.feed
-    };
-    core.doubts.board().limit(feed, stream)
-}
-
-/// Rows of a stream below this are published, here, and computed alike by another replica.
-///
-/// # Errors
-/// Why none of them is served.
-pub fn served(core: &Core, agreed: &Agreed, stream: StreamId) -> Result<u64, String> {
-    let feed = agreed.machine.pipelines().get(&stream.incarnation.0);
-    if let Some(reason) = feed.and_then(|pipeline| core.doubts.out(pipeline.feed)) {
-        return Err(reason);
-    }
-    let frontier = agreed.machine.frontier(key_of(stream));
-    let held = frontier.min(core.results.next_seq(stream).0);
-    match core.doubts.board().alike_below(stream) {
-        Some(alike) => Ok(held.min(alike)),
-        None if held == 0 => Ok(0),
-        None => Err("rows are compared with another replica's first: ask again".to_owned()),
     }
 }

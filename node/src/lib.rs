@@ -2,6 +2,7 @@
 
 mod admin;
 mod agreement;
+mod alike;
 mod backfill;
 pub mod checkpoint;
 pub mod cli;
@@ -21,6 +22,7 @@ pub mod ids;
 pub mod ingest;
 pub mod kafka;
 pub mod lead;
+mod mending;
 mod proposer;
 pub mod publish;
 pub mod refused;

@@ -279,7 +279,7 @@ fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<Thread> {
 fn spawn_tasks(core: &Arc<Core>, snapshots: Arc<NodeSnapshots>, runtime: &Handle) {
     let own = || Arc::clone(core);
     spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
-    let doubts = crate::doubt::run(own(), Arc::clone(&snapshots));
+    let doubts = crate::mending::run(own(), Arc::clone(&snapshots));
     spawn_task(Role::Doubts, runtime, doubts);
     spawn_task(Role::Checkpoints, runtime, checkpoints(own(), snapshots));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));

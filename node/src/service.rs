@@ -21,8 +21,8 @@ use unisono_replication::machine::Pipeline;
 use unisono_replication::rt::Handle;
 
 use crate::admin::{self, Refusal};
+use crate::alike;
 use crate::core::{Agreed, Core};
-use crate::doubt;
 use crate::ids::key_of;
 use crate::results::{ResultsError, ScanFilter};
 use crate::status;
@@ -57,7 +57,7 @@ impl NodeService {
     ) -> Result<WindowsPage, ServiceError> {
         let agreed = self.core.agreed();
         let hole = status::hole(&self.core, &agreed, stream);
-        let published = doubt::served(&self.core, &agreed, stream);
+        let published = alike::served(&self.core, &agreed, stream);
         drop(agreed);
         let published = Seq(published.map_err(ServiceError::Unavailable)?);
         if let Some((first, end)) = hole.filter(|(first, _)| after >= *first) {

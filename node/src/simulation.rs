@@ -15,9 +15,9 @@ use unisono_replication::rt::simulated::{self, Disk, Node, block_on};
 pub use crate::publish::sink::simulated::Topic;
 pub use crate::source::simulated::{Log, Wrong};
 
+use crate::alike;
 use crate::config::NodeConfig;
 use crate::core::Core;
-use crate::doubt;
 use crate::serve;
 use crate::threads::lock;
 
@@ -73,7 +73,7 @@ impl Look {
         let agreed = self.0.agreed();
         let streams = self.0.results.streams().into_iter();
         streams
-            .filter_map(|stream| Some((stream, doubt::served(&self.0, &agreed, stream).ok()?)))
+            .filter_map(|stream| Some((stream, alike::served(&self.0, &agreed, stream).ok()?)))
             .collect()
     }
 
@@ -106,7 +106,7 @@ impl Look {
     pub fn is_whole(&self) -> bool {
         let agreed = self.0.agreed();
         let whole = |stream: &StreamId| {
-            let served = doubt::served(&self.0, &agreed, *stream).ok();
+            let served = alike::served(&self.0, &agreed, *stream).ok();
             let (first, next) = (
                 self.0.results.first_seq(*stream),
                 self.0.results.next_seq(*stream),

@@ -17,9 +17,9 @@ use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
 use crate::admin;
 use crate::agreement;
+use crate::alike;
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, send};
 use crate::core::Core;
-use crate::doubt;
 use crate::driver::Request;
 use crate::lead::Asked;
 use crate::results::ResultsLog;
@@ -28,7 +28,7 @@ use healing::Cut;
 pub use healing::heal;
 
 /// The first bytes of questions that are not about rows.
-pub const OTHERS: [u8; 3] = [agreement::TAG, admin::TAG, doubt::TAG];
+pub const OTHERS: [u8; 3] = [agreement::TAG, admin::TAG, alike::TAG];
 /// Makes, keeps and takes in checkpoints for Raft.
 pub struct NodeSnapshots {
     store: CheckpointStore,
@@ -150,7 +150,7 @@ impl Snapshots for NodeSnapshots {
 
     fn build(&self) -> io::Result<Option<Vec<u8>>> {
         let _making = lock(&self.making);
-        let others = |core: &Arc<Core>| !crate::doubt::others(core).0.is_empty();
+        let others = |core: &Arc<Core>| !alike::others(core).0.is_empty();
         let with_others = self.core().filter(others);
         let checkpoint = match with_others.filter(|core| !core.agreed().feeds.is_empty()) {
             Some(core) => self.compared(&core)?,

@@ -8,7 +8,7 @@ use unisono_replication::command::FeedId;
 
 /// All that is known.
 #[derive(Default)]
-pub(super) struct Board {
+pub(crate) struct Board {
     /// Rows below are the same on another replica.
     alike: BTreeMap<StreamId, u64>,
     doubts: BTreeMap<FeedId, Doubt>,
@@ -16,23 +16,23 @@ pub(super) struct Board {
 
 /// A feed whose rows differ from another replica's.
 #[derive(Clone, Debug)]
-pub(super) struct Doubt {
-    pub(super) since: Instant,
-    pub(super) stage: Stage,
-    pub(super) streams: BTreeMap<StreamId, Dispute>,
+pub(crate) struct Doubt {
+    pub(crate) since: Instant,
+    pub(crate) stage: Stage,
+    pub(crate) streams: BTreeMap<StreamId, Dispute>,
     /// These have the right state, and this replica has not.
-    pub(super) state: Option<BTreeSet<u16>>,
+    pub(crate) state: Option<BTreeSet<u16>>,
     /// Where the state stood that was taken from a peer last.
-    pub(super) taken: u64,
+    pub(crate) taken: u64,
     /// When that was tried last.
-    pub(super) tried: Option<Instant>,
+    pub(crate) tried: Option<Instant>,
     /// Where the rows that differ are kept.
-    pub(super) evidence: Option<String>,
+    pub(crate) evidence: Option<String>,
 }
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// The others are asked.
     Asking,
     /// There is no majority: computed again from the last checkpoint, up to this index of the log.
@@ -45,28 +45,28 @@ pub(super) enum Stage {
 
 /// A stream whose rows differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dispute {
+pub(crate) struct Dispute {
     /// One past a row up to which they differ.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// Rows below are not in dispute, as far as is known.
-    pub(super) below: u64,
+    pub(crate) below: u64,
     /// Computed again here, the digest before `next` was this one.
-    pub(super) computed: Option<u128>,
+    pub(crate) computed: Option<u128>,
 }
 
 impl Board {
-    pub(super) fn alike(&mut self, stream: StreamId, next: u64) {
+    pub(crate) fn alike(&mut self, stream: StreamId, next: u64) {
         let known = self.alike.entry(stream).or_default();
         *known = next.max(*known);
     }
 
     /// `None`: nothing of it was compared yet.
-    pub(super) fn alike_below(&self, stream: StreamId) -> Option<u64> {
+    pub(crate) fn alike_below(&self, stream: StreamId) -> Option<u64> {
         self.alike.get(&stream).copied()
     }
 
     /// Keeps what is known of these streams and feeds alone.
-    pub(super) fn retain(
+    pub(crate) fn retain(
         &mut self,
         is_known: impl Fn(StreamId) -> bool,
         is_there: impl Fn(FeedId) -> bool,
@@ -81,7 +81,7 @@ impl Board {
     }
 
     /// Whether that is new.
-    pub(super) fn raise(
+    pub(crate) fn raise(
         &mut self,
         feed: FeedId,
         stream: StreamId,
@@ -103,7 +103,7 @@ impl Board {
         known.is_none()
     }
 
-    pub(super) fn diverged(
+    pub(crate) fn diverged(
         &mut self,
         feed: FeedId,
         stream: StreamId,
@@ -120,31 +120,31 @@ impl Board {
         doubt.streams.insert(stream, dispute);
     }
 
-    pub(super) fn state_is_odd(&mut self, feed: FeedId, right: BTreeSet<u16>, now: Instant) {
+    pub(crate) fn state_is_odd(&mut self, feed: FeedId, right: BTreeSet<u16>, now: Instant) {
         let doubt = self.doubts.entry(feed).or_insert_with(|| Doubt::new(now));
         doubt.state = Some(right);
     }
 
     /// What is wrong with a state may show in the rows of any of its feed's streams.
-    pub(super) fn limit(&self, feed: FeedId, stream: StreamId) -> Option<u64> {
+    pub(crate) fn limit(&self, feed: FeedId, stream: StreamId) -> Option<u64> {
         let doubt = self.doubts.get(&feed)?;
         let below = doubt.streams.get(&stream).map(|dispute| dispute.below);
         Some(below.unwrap_or_else(|| self.alike_below(stream).unwrap_or(0)))
     }
 
-    pub(super) fn of(&self, feed: FeedId) -> Option<&Doubt> {
+    pub(crate) fn of(&self, feed: FeedId) -> Option<&Doubt> {
         self.doubts.get(&feed)
     }
 
-    pub(super) fn change(&mut self, feed: FeedId, change: impl FnOnce(&mut Doubt)) {
+    pub(crate) fn change(&mut self, feed: FeedId, change: impl FnOnce(&mut Doubt)) {
         self.doubts.get_mut(&feed).map(change);
     }
 
-    pub(super) fn clear(&mut self, feed: FeedId) {
+    pub(crate) fn clear(&mut self, feed: FeedId) {
         self.doubts.remove(&feed);
     }
 
-    pub(super) fn feeds(&self) -> Vec<FeedId> {
+    pub(crate) fn feeds(&self) -> Vec<FeedId> {
         self.doubts.keys().copied().collect()
     }
 }
@@ -163,19 +163,19 @@ impl Doubt {
     }
 
     /// Whether what it has counts for nothing.
-    pub(super) fn is_out(&self) -> bool {
+    pub(crate) fn is_out(&self) -> bool {
         self.stage == Stage::Odd || self.has_diverged()
     }
 
     /// Whether it computed something else the second time.
-    pub(super) fn has_diverged(&self) -> bool {
+    pub(crate) fn has_diverged(&self) -> bool {
         self.streams
             .values()
             .any(|dispute| dispute.computed.is_some())
     }
 
     /// For people.
-    pub(super) fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         let from = self.streams.iter().map(|(stream, dispute)| {
             let what = match stream.kind {
                 unisono_engine::row::StreamKind::Rows => "rows",

@@ -9,12 +9,12 @@ use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError};
 
+use crate::alike;
 use crate::confirm::{
     Answer, FeedAnswer, FeedQuestion, FeedState, LaneAnswer, LaneQuestion, Question, RowsAnswer,
     RowsQuestion, decode, encode,
 };
 use crate::core::{Agreed, Core};
-use crate::doubt;
 use crate::feed::Feed;
 use crate::ids::stream_of;
 use crate::ingest::LaneBuffer;
@@ -76,7 +76,7 @@ impl Early {
     fn is_early(&self, core: &Core) -> bool {
         let lacks = |of: &RowsQuestion| {
             let stream = stream_of(of.stream);
-            Seq(of.next) > core.results.next_seq(stream) && doubt::limit(core, stream).is_none()
+            Seq(of.next) > core.results.next_seq(stream) && alike::limit(core, stream).is_none()
         };
         rt::since(self.since) < EARLY && self.question.rows.iter().any(lacks)
     }
@@ -152,7 +152,7 @@ fn of_rows(core: &Core, feed: Option<FeedId>, question: &RowsQuestion) -> RowsAn
     };
     if next > core.results.next_seq(stream) {
         // Digests are of all rows: those that differ before there differ there too.
-        return match doubt::limit(core, stream) {
+        return match alike::limit(core, stream) {
             Some(_) => RowsAnswer::Other,
             None => RowsAnswer::Unknown,
         };

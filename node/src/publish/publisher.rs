@@ -17,8 +17,8 @@ use super::course::{Course, Step};
 use super::narrow::Narrow;
 use super::sink::{Bounds, Fate, Frontier, PublishError, PublishRow, RefusedRow, Sink};
 use super::streams_of;
+use crate::alike;
 use crate::core::Core;
-use crate::doubt;
 use crate::ids::key_of;
 
 /// Without news, the thread looks again after so long.
@@ -296,7 +296,7 @@ impl Publisher<'_> {
         for stream in streams {
             let next = self.core.results.next_seq(stream).0;
             // What is in dispute stays here.
-            let next = next.min(doubt::limit(self.core, stream).unwrap_or(next));
+            let next = next.min(alike::limit(self.core, stream).unwrap_or(next));
             if next > after.next(stream) {
                 after.streams.insert(stream, next);
             }
@@ -354,7 +354,7 @@ impl Publisher<'_> {
             let from = Seq(self.frontier.next(stream));
             let next = self.core.results.next_seq(stream).0;
             // What is in dispute stays here.
-            let next = next.min(doubt::limit(self.core, stream).unwrap_or(next));
+            let next = next.min(alike::limit(self.core, stream).unwrap_or(next));
             let undisputed = usize::try_from(next.saturating_sub(from.0)).unwrap_or(usize::MAX);
             if undisputed == 0 {
                 continue;

@@ -32,15 +32,42 @@ pub(super) const TAG: u8 = b'H';
 const VERSION: u8 = 1;
 /// So many entries of the log ahead is an index that peers have not read yet; more if they have.
 const AHEAD: u64 = 3;
-const TRIES: u32 = 4;
-/// Where the log stands still for so long, the present index is taken.
-const STILL: Duration = Duration::from_secs(2);
-/// A peer's answer, and its hash after that.
-const WITHIN: Duration = Duration::from_secs(1);
-const HASHED_WITHIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 /// Indices whose hashes are remembered.
 const MOST: usize = 8;
+
+/// How long what is waited for.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// Indices that are tried.
+    tries: u32,
+    /// Where the log stands still for so long, the present index is taken.
+    still: Duration,
+    /// A peer's answer.
+    answer: Duration,
+    /// Its hash after that.
+    hashed: Duration,
+}
+
+impl Patience {
+    fn of(core: &Core) -> Self {
+        match core.is_stopping() {
+            false => Self {
+                tries: 4,
+                still: Duration::from_secs(2),
+                answer: Duration::from_secs(1),
+                hashed: Duration::from_secs(10),
+            },
+            // The end of a process waits for it, and others may end too.
+            true => Self {
+                tries: 2,
+                still: Duration::from_millis(300),
+                answer: Duration::from_millis(200),
+                hashed: Duration::from_millis(500),
+            },
+        }
+    }
+}
 
 /// States of feeds at one index.
 pub(super) type Hashes = BTreeMap<FeedId, u128>;
@@ -183,7 +210,7 @@ impl NodeSnapshots {
 
     /// A checkpoint whose states another replica has too, or nobody can tell; its states stand at one index.
     pub(super) fn compared(&self, core: &Core) -> io::Result<Option<UnfinishedCheckpoint>> {
-        let (others, voters) = crate::doubt::others(core);
+        let (others, voters) = crate::alike::others(core);
         let preferred = *lock(&self.preferred);
         let first = others.iter().copied().find(|&it| Some(it) == preferred);
         let first = first.or(others.first().copied());
@@ -200,7 +227,7 @@ impl NodeSnapshots {
                 *lock(&self.preferred) = begun.first().copied();
                 return Ok(Some(checkpoint));
             }
-            if round == 0 && others.len() > 1 {
+            if round == 0 && others.len() > 1 && !core.is_stopping() {
                 continue;
             }
             return self.settle(core, checkpoint, judged).map(Some);
@@ -257,6 +284,7 @@ impl NodeSnapshots {
 
     /// The states here at an index at which these peers hash theirs too, and who of them does.
     fn meet(&self, core: &Core, asked: &[u16]) -> io::Result<(PendingCheckpoint, Vec<u16>)> {
+        let patience = Patience::of(core);
         let mut ahead = AHEAD;
         let mut tries = 0;
         loop {
@@ -269,8 +297,8 @@ impl NodeSnapshots {
             let begins =
                 |number: &u16| matches!(self.ask(core, *number, &question), Ok(Answer::Begun));
             let begun: Vec<u16> = asked.iter().copied().filter(begins).collect();
-            let last = tries == TRIES;
-            match own.recv_timeout(STILL) {
+            let last = tries >= patience.tries;
+            match own.recv_timeout(patience.still) {
                 Ok(Some(pending)) if last || !begun.is_empty() || asked.is_empty() => {
                     return Ok((pending, begun));
                 }
@@ -294,8 +322,8 @@ impl NodeSnapshots {
             return told;
         };
         let mut open: BTreeSet<u16> = begun.iter().copied().collect();
-        let end = rt::now() + HASHED_WITHIN;
-        while !open.is_empty() && rt::now() < end && !core.is_stopping() {
+        let end = rt::now() + Patience::of(core).hashed;
+        while !open.is_empty() && rt::now() < end {
             open.retain(|&number| match self.ask(core, number, &question) {
                 Ok(Answer::Soon) => true,
                 Ok(Answer::Hashes(hashes)) => {
@@ -316,7 +344,8 @@ impl NodeSnapshots {
             return Err(io::Error::other("the node is starting"));
         };
         let asked = core.replica.ask(number, question.to_vec());
-        let answer = runtime.block_on(async { rt::timeout(WITHIN, asked).await });
+        let answer =
+            runtime.block_on(async { rt::timeout(Patience::of(core).answer, asked).await });
         decode(&answer.map_err(|_| io::Error::other("no answer"))??)
     }
 }

@@ -14,40 +14,40 @@ pub const TAG: u8 = b'D';
 /// The version of both, the byte behind it, and the first of an answer.
 const VERSION: u8 = 1;
 /// Rows that an answer carries of each stream at most, and their bytes.
-pub(super) const MOST_ROWS: u32 = 100;
-pub(super) const MOST_BYTES: usize = 64 << 10;
+pub(crate) const MOST_ROWS: u32 = 100;
+pub(crate) const MOST_BYTES: usize = 64 << 10;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Question {
+pub(crate) struct Question {
     /// Streams, and of each up to which row.
-    pub(super) of: Vec<(StreamKey, u64)>,
+    pub(crate) of: Vec<(StreamKey, u64)>,
     /// So many rows from there on are wanted too.
-    pub(super) rows: u32,
+    pub(crate) rows: u32,
 }
 
 /// What is said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// One for each stream asked for.
-    pub(super) of: Vec<Told>,
+    pub(crate) of: Vec<Told>,
 }
 
 /// Of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(crate) struct Told {
     /// The digest of the rows below; `None`: they are not here, or this replica's word counts for nothing.
-    pub(super) digest: Option<u128>,
+    pub(crate) digest: Option<u128>,
     /// Rows from there on.
-    pub(super) rows: Vec<Vec<u8>>,
+    pub(crate) rows: Vec<Vec<u8>>,
 }
 
-pub(super) fn encode(question: &Question) -> Vec<u8> {
+pub(crate) fn encode(question: &Question) -> Vec<u8> {
     let head = vec![TAG, VERSION];
     postcard::to_extend(question, head).expect("plain data always encodes")
 }
 
-pub(super) fn decode(answer: &[u8]) -> io::Result<Answer> {
+pub(crate) fn decode(answer: &[u8]) -> io::Result<Answer> {
     match answer.split_first() {
         Some((&VERSION, body)) => postcard::from_bytes(body).map_err(io::Error::other),
         _ => Err(other_version()),

@@ -8,16 +8,16 @@ use std::time::Duration;
 use unisono_engine::row::{Seq, StreamId};
 use unisono_replication::rt;
 
-use super::board::Dispute;
 use super::question::{MOST_BYTES, Question, Told, decode, encode};
 use crate::core::Core;
+use crate::doubt::Dispute;
 use crate::ids::key_of;
 
 /// How long an answer may take.
 const WITHIN: Duration = Duration::from_secs(1);
 
 /// Streams, and of each up to which row.
-pub(super) type Asked = Vec<(StreamId, u64)>;
+pub(crate) type Asked = Vec<(StreamId, u64)>;
 
 /// The voters but this one, and how many there are with it.
 #[must_use]
@@ -29,7 +29,7 @@ pub fn others(core: &Core) -> (Vec<u16>, usize) {
 }
 
 /// Asks one of them; `rows`: so many rows from there on are wanted too.
-pub(super) async fn one(core: &Core, peer: u16, of: &Asked, rows: u32) -> io::Result<Vec<Told>> {
+pub(crate) async fn one(core: &Core, peer: u16, of: &Asked, rows: u32) -> io::Result<Vec<Told>> {
     let streams = of.iter().map(|&(stream, next)| (key_of(stream), next));
     let question = encode(&Question {
         of: streams.collect(),
@@ -45,7 +45,7 @@ pub(super) async fn one(core: &Core, peer: u16, of: &Asked, rows: u32) -> io::Re
 }
 
 /// Asks all other voters; who does not answer is left out.
-pub(super) async fn all(core: &Core, of: &Asked) -> BTreeMap<u16, Vec<Told>> {
+pub(crate) async fn all(core: &Core, of: &Asked) -> BTreeMap<u16, Vec<Told>> {
     let mut heard = BTreeMap::new();
     for number in others(core).0 {
         match one(core, number, of, 0).await {
@@ -57,7 +57,7 @@ pub(super) async fn all(core: &Core, of: &Asked) -> BTreeMap<u16, Vec<Told>> {
 }
 
 /// The same of this one.
-pub(super) async fn own(core: &Arc<Core>, of: &Asked, rows: u32) -> Vec<Told> {
+pub(crate) async fn own(core: &Arc<Core>, of: &Asked, rows: u32) -> Vec<Told> {
     let (core, of) = (Arc::clone(core), of.clone());
     let looked = rt::blocking(move || {
         let look = |&(stream, next): &(StreamId, u64)| look(&core, stream, next, rows);
@@ -67,7 +67,7 @@ pub(super) async fn own(core: &Arc<Core>, of: &Asked, rows: u32) -> Vec<Told> {
 }
 
 /// What is here of a stream.
-pub(super) fn look(core: &Core, stream: StreamId, next: u64, rows: u32) -> Told {
+pub(crate) fn look(core: &Core, stream: StreamId, next: u64, rows: u32) -> Told {
     if Seq(next) > core.results.next_seq(stream) {
         return Told::default();
     }
@@ -83,7 +83,7 @@ pub(super) fn look(core: &Core, stream: StreamId, next: u64, rows: u32) -> Told 
 }
 
 /// The first row of a stream that a peer has otherwise: what one of both holds no more is taken for alike.
-pub(super) async fn first_other(
+pub(crate) async fn first_other(
     core: &Arc<Core>,
     peer: u16,
     stream: StreamId,

@@ -10,10 +10,9 @@ use unisono_engine::row::{StreamId, StreamKind};
 use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 
-use super::ask::{first_other, one, own};
-use super::board::Doubt;
-use super::question::{MOST_ROWS, Told};
+use crate::alike::{MOST_ROWS, Told, first_other, one, own};
 use crate::core::Core;
+use crate::doubt::Doubt;
 
 /// The folder in the data directory.
 const FOLDER: &str = "evidence";

@@ -1,5 +1,7 @@
 //! The task that compares rows which nobody asked for, and sees to feeds in doubt.
 
+mod evidence;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -10,12 +12,9 @@ use unisono_engine::row::StreamId;
 use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 
-use super::ask::{self, Asked};
-use super::board::{Dispute, Doubt, Stage};
-use super::evidence;
-use super::question::Told;
-use super::verdict::{Own, Verdict, judge};
+use crate::alike::{self, Asked, Told};
 use crate::core::Core;
+use crate::doubt::{Dispute, Doubt, Own, Stage, Verdict, judge};
 use crate::ids::{key_of, streams_of};
 use crate::snapshots::NodeSnapshots;
 
@@ -104,13 +103,16 @@ async fn compare(core: &Arc<Core>, late: &mut BTreeMap<StreamId, (u64, Instant)>
     if due.is_empty() {
         return;
     }
-    let (others, voters) = ask::others(core);
+    let (others, voters) = alike::others(core);
     if voters == 0 {
         return;
     }
     let (told, own) = match others.is_empty() {
         true => (BTreeMap::new(), Vec::new()),
-        false => (ask::all(core, &due).await, ask::own(core, &due, 0).await),
+        false => (
+            alike::all(core, &due).await,
+            alike::own(core, &due, 0).await,
+        ),
     };
     for (at, &(stream, next)) in due.iter().enumerate() {
         let digest_of = |told: &Vec<Told>| told.get(at).and_then(|told| told.digest);
@@ -142,8 +144,8 @@ async fn attend(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>, feed: FeedId) 
         .iter()
         .map(|(&stream, dispute)| (stream, dispute.next))
         .collect();
-    let told = ask::all(core, &asked).await;
-    let own = ask::own(core, &asked, 0).await;
+    let told = alike::all(core, &asked).await;
+    let own = alike::own(core, &asked, 0).await;
     let (mut right, mut all_right) = (doubt.state.clone(), doubt.state.is_none());
     let mut other = None;
     for (at, dispute) in doubt.streams.values().enumerate() {
@@ -160,7 +162,7 @@ async fn attend(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>, feed: FeedId) 
         };
         let differs = |(&number, &theirs): (&u16, &u128)| (Some(theirs) != here).then_some(number);
         other = other.or(told.iter().find_map(differs));
-        match judge(with, &told, ask::others(core).1) {
+        match judge(with, &told, alike::others(core).1) {
             Verdict::Right => {}
             Verdict::Odd(numbers) => {
                 all_right = false;
