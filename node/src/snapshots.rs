@@ -51,6 +51,8 @@ pub struct NodeSnapshots {
     cut: Mutex<Option<Cut>>,
     /// Hashes of states that peers asked for.
     hashes: states::Asked,
+    /// Feeds of which another one had another state when a checkpoint was made last.
+    disputed: Mutex<BTreeSet<FeedId>>,
     /// Who compared the last checkpoint's states.
     preferred: Mutex<Option<u16>>,
     /// The node, once it is composed; it holds this.
@@ -84,6 +86,7 @@ impl NodeSnapshots {
             keep,
             cut: Mutex::default(),
             hashes: Arc::default(),
+            disputed: Mutex::default(),
             preferred: Mutex::default(),
             known: OnceLock::new(),
         }

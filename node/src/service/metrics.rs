@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
+use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 
 use super::config;
@@ -380,15 +381,7 @@ fn lanes(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             )));
             metrics.push(labelled(held_by_transaction(&buffer)));
         }
-        let doubted = core.doubts.trouble(*id).is_some();
-        let help = "1 if rows of the feed differ from another replica's, and this node has to take its own for wrong or does not \
-                    know whose are, else 0.";
-        let metric = Metric::gauge(
-            "unisono_feed_doubted",
-            help,
-            if doubted { 1.0 } else { 0.0 },
-        );
-        metrics.push(metric.label("feed", id.0));
+        metrics.push(doubted(core, *id));
         let value = if status::stopped(agreed, *id).is_some() {
             1.0
         } else {
@@ -404,6 +397,18 @@ fn lanes(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             metrics.push(metric.label("feed", id.0));
         }
     }
+}
+
+fn doubted(core: &Core, feed: FeedId) -> Metric {
+    let doubted = core.doubts.trouble(feed).is_some();
+    let help = "1 if rows of the feed differ from another replica's, and this node's are wrong or it does not know whose are, \
+                else 0.";
+    Metric::gauge(
+        "unisono_feed_doubted",
+        help,
+        if doubted { 1.0 } else { 0.0 },
+    )
+    .label("feed", feed.0)
 }
 
 fn held_by_transaction(buffer: &LaneBuffer) -> Metric {

@@ -224,6 +224,7 @@ impl NodeSnapshots {
             let told = self.hear(core, index, &begun);
             let judged = judge_all(&hashes, &told, voters);
             if judged == Judged::Same {
+                lock(&self.disputed).clear();
                 *lock(&self.preferred) = begun.first().copied();
                 return Ok(Some(checkpoint));
             }
@@ -247,6 +248,10 @@ impl NodeSnapshots {
         };
         match judged {
             Judged::Same => Ok(checkpoint),
+            // One whose word was against this one's may be computing again now: being alone proves nothing then.
+            Judged::Alone(feeds) if feeds.iter().any(|&feed| self.is_disputed(core, feed)) => {
+                self.settle(core, checkpoint, Judged::Open(feeds))
+            }
             Judged::Alone(feeds) => {
                 let feeds = list(&mut feeds.into_iter());
                 core.counters
@@ -270,6 +275,7 @@ impl NodeSnapshots {
                 )))
             }
             Judged::Open(feeds) => {
+                lock(&self.disputed).extend(&feeds);
                 let named = list(&mut feeds.into_iter());
                 core.counters
                     .states_disputed
@@ -280,6 +286,10 @@ impl NodeSnapshots {
                 )))
             }
         }
+    }
+
+    fn is_disputed(&self, core: &Core, feed: FeedId) -> bool {
+        core.doubts.is_open(feed) || lock(&self.disputed).contains(&feed)
     }
 
     /// The states here at an index at which these peers hash theirs too, and who of them does.
