@@ -15,6 +15,7 @@ use unisono_replication::HandOverError;
 use unisono_replication::rt::{self, Handle};
 
 use crate::agreement;
+use crate::alike;
 use crate::core::Core;
 use crate::status;
 pub use refusal::Refusal;
@@ -105,7 +106,7 @@ async fn pass_on(core: &Core, leader: u16, order: &Order) -> Result<Outcome, Ref
 /// Answers a peer.
 pub type Answerer = Box<dyn Fn(&[u8]) -> io::Result<Vec<u8>> + Send + Sync>;
 
-/// Carries out what peers pass on and answers what they ask of this node's files, for as long as the node is there.
+/// Carries out what peers pass on and answers what they ask of this node's files and rows, for as long as the node is there.
 #[must_use]
 pub fn for_peers(core: &Arc<Core>, runtime: &Handle) -> Answerer {
     // Raft, which is part of the core, holds this.
@@ -119,6 +120,7 @@ pub fn for_peers(core: &Arc<Core>, runtime: &Handle) -> Answerer {
                 runtime.block_on(leader::carry_out(&core, &order))
             }
             [TAG, ..] => return Err(io::Error::other("another version's command")),
+            [alike::TAG, ..] => return alike::answer(&core, bytes),
             question => return agreement::answer(&core.config, question),
         };
         postcard::to_extend(&outcome, vec![VERSION]).map_err(io::Error::other)

@@ -41,6 +41,14 @@ pub enum AnswerError {
     /// The peer runs another version of the program, or the message is damaged.
     #[error("a peer's question cannot be read: {0}")]
     Unreadable(String),
+    /// They are about to be computed here: that there are none says nothing.
+    #[error("rows before {below} are asked for, and {next} are computed here yet")]
+    Behind {
+        /// Rows before this one are wanted.
+        below: u64,
+        /// The row that comes next here.
+        next: u64,
+    },
     /// The rows cannot be read here: the peer may ask another node.
     #[error(transparent)]
     Results(#[from] ResultsError),
@@ -53,7 +61,11 @@ pub enum AnswerError {
 pub fn answer(results: &ResultsLog, question: &[u8]) -> Result<Vec<u8>, AnswerError> {
     let question: Question = decode(question).map_err(AnswerError::Unreadable)?;
     let stream = stream_of(question.stream);
-    let older = results.before(stream, Seq(question.below))?;
+    let (below, next) = (question.below, results.next_seq(stream).0);
+    if next < below {
+        return Err(AnswerError::Behind { below, next });
+    }
+    let older = results.before(stream, Seq(below))?;
     let rows = older.map(|older| StreamRows {
         stream: question.stream,
         from: older.rows.first().map_or(0, |row| row.seq.0),
@@ -201,6 +213,19 @@ mod tests {
         assert!(read.lacks_older);
         let row = read.rows.unwrap().rows.remove(0).into_row(127);
         assert_eq!(&row.json[..], json);
+    }
+
+    #[test]
+    fn who_has_yet_to_compute_rows_does_not_say_that_there_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let results = ResultsLog::open(dir.path(), crate::results::Limits::default()).unwrap();
+        let stream = StreamKey {
+            incarnation: 300,
+            stream: Stream::Rows,
+        };
+        let question = encode(&Question { stream, below: 1 }).unwrap();
+        let refused = answer(&results, &question).unwrap_err();
+        assert!(matches!(refused, AnswerError::Behind { below: 1, next: 0 }));
     }
 
     #[test]

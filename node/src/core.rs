@@ -17,7 +17,8 @@ use crate::agreement::{self, FileDefinition};
 use crate::config::NodeConfig;
 use crate::confirm::Seconds;
 use crate::definition::PipelineDefinition;
-use crate::feed::{Feed, Hooks};
+use crate::doubt::Doubts;
+use crate::feed::{Diverged, Feed, Hooks};
 use crate::health::fitness::Fitness;
 use crate::health::memory::Memory;
 use crate::health::succession::Successions;
@@ -47,6 +48,8 @@ pub struct Core {
     pub counters: Counters,
     /// The others, as this node sees them while it leads.
     pub seconds: Mutex<Seconds>,
+    /// Rows that differ from others', and how far they are alike.
+    pub doubts: Arc<Doubts>,
     /// What its publishers have published.
     pub reported: Reported,
     /// Records have arrived in a lane where the proposer had seen none, or a feed has started.
@@ -144,6 +147,16 @@ pub struct Counters {
     pub ticks_alone: AtomicU64,
     /// Rows and dead letters that this node published alone.
     pub rows_alone: AtomicU64,
+    /// Times this node's rows of a feed were not those of most voters.
+    pub odd: AtomicU64,
+    /// Feeds that were computed again from the last checkpoint, because their rows were in dispute.
+    pub feeds_replayed: AtomicU64,
+    /// Checkpoints whose states no other replica could compare.
+    pub checkpoints_alone: AtomicU64,
+    /// Checkpoints that were not kept, for another replica had other states, and there was no majority.
+    pub states_disputed: AtomicU64,
+    /// Times rows were served that no other replica had, for none had computed them.
+    pub rows_served_alone: AtomicU64,
     /// Times another replica held other records than this node, which led, or had computed other rows.
     pub disagreements: AtomicU64,
     /// Times this node, which led, gave the lead to a fitter one.
@@ -244,6 +257,7 @@ impl Core {
             workers: Arc::new(workers),
             counters: Counters::default(),
             seconds: Mutex::default(),
+            doubts: Arc::default(),
             reported: Reported::default(),
             arrivals: Arc::default(),
             waiting: Mutex::default(),
@@ -313,11 +327,22 @@ impl Core {
     pub fn hooks(&self) -> Hooks {
         let (news, fatal) = (Arc::clone(&self.news), self.fatal.clone());
         let (view, arrivals) = (self.replica.view(), Arc::clone(&self.arrivals));
+        let doubts = Arc::clone(&self.doubts);
         Hooks {
             rows_ready: Arc::new(move || news.send_modify(|count| *count = count.wrapping_add(1))),
             leads: Arc::new(move || view.borrow().is_leader()),
             closing: Arc::new(move || arrivals.notify_one()),
             fatal: Arc::new(move |reason| drop(fatal.try_send(reason))),
+            diverged: Arc::new(
+                move |feed,
+                      Diverged {
+                          stream,
+                          seq,
+                          computed,
+                      }| {
+                    doubts.diverged(feed, stream, seq, computed);
+                },
+            ),
         }
     }
 

@@ -5,6 +5,7 @@ mod healing;
 mod install;
 mod joining;
 mod removing;
+mod replaying;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,13 +26,16 @@ use crate::feed::{Feed, FeedCheckpoint, FeedPlan, Saver, SetupError};
 use crate::proposer::wall_ms;
 use crate::source::LaneTrail;
 use crate::threads::{Role, test_panic};
-pub use healing::{Healed, Patient};
+pub use healing::{Healed, Patient, Why};
+pub use replaying::Rewound;
 
 /// How long the driver waits for an entry before it looks at requests. Entries wake it; requests are rare.
 const WAIT: Duration = Duration::from_millis(100);
 /// The same while a feed is about to start or to leave, and while a peer's checkpoint is on its way.
 const WAIT_SHORTLY: Duration = Duration::from_millis(20);
 
+/// An index that does not come in this time is waited for no more.
+const AWAITED_WITHIN: Duration = Duration::from_secs(10);
 /// A new feed starts when no pipeline has joined it for so long.
 const SETTLED: Duration = Duration::from_millis(100);
 
@@ -39,11 +43,17 @@ const SETTLED: Duration = Duration::from_millis(100);
 pub enum Request {
     /// What a checkpoint is made of, as far as the driver has read; feeds deliver their parts when they are there.
     Checkpoint(SyncSender<PendingCheckpoint>),
+    /// The same when the log was read up to this index exactly; `None` if it is further, or does not come so far.
+    StatesAt(u64, SyncSender<Option<PendingCheckpoint>>),
     /// A peer's state takes the place of this node's.
     Install(Box<CheckpointReader>, SyncSender<io::Result<()>>),
     /// A feed is to go on from a peer's state at this index: it is taken out for that.
-    TakeOut(FeedId, u64, SyncSender<io::Result<Patient>>),
-    /// It is put in again; gives that index.
+    TakeOut(FeedId, u64, Why, SyncSender<io::Result<Patient>>),
+    /// A feed is to be computed again from this node's own checkpoint: it is taken out for that.
+    TakeBack(FeedId, SyncSender<io::Result<Rewound>>),
+    /// A feed must not go on as it is, for this reason.
+    EndFeed(FeedId, String, SyncSender<()>),
+    /// It is put in again; gives that index, or the one up to which it is computed again.
     PutIn(Box<Healed>, SyncSender<io::Result<u64>>),
 }
 
@@ -83,6 +93,14 @@ pub struct Driver {
     loaded: Option<StoredCheckpoint>,
     /// Feeds whose pipelines go on in another one, until they are there and their readers have ended.
     leaving: Vec<Arc<Feed>>,
+    /// Those who want the states at an index that is about to come.
+    awaited: Vec<Awaited>,
+}
+
+struct Awaited {
+    index: u64,
+    since: Instant,
+    reply: SyncSender<Option<PendingCheckpoint>>,
 }
 
 impl Driver {
@@ -110,6 +128,7 @@ impl Driver {
             pending: BTreeMap::new(),
             loaded: None,
             leaving: Vec::new(),
+            awaited: Vec::new(),
         };
         if let Some(checkpoint) = checkpoint {
             driver.load(checkpoint)?;
@@ -125,6 +144,7 @@ impl Driver {
             }
             self.start_created(SETTLED);
             self.leaving.retain(|feed| !feed.has_left());
+            self.give_states();
             let wait = if self.created.is_empty() && self.leaving.is_empty() {
                 WAIT
             } else {
@@ -147,25 +167,28 @@ impl Driver {
 
     fn serve(&mut self, request: Request) {
         match request {
-            Request::Checkpoint(reply) => {
-                let agreed = self.core.agreed();
-                let leaving = self.leaving.iter().map(|feed| (feed.id, feed));
-                let feeds = agreed.feeds.iter().map(|(&id, feed)| (id, feed));
-                let feeds = leaving.chain(feeds).map(|(id, feed)| PendingFeed {
-                    id,
-                    state: feed.checkpoint(self.position.index),
-                    saver: feed.saver(),
+            // Whoever asked may have given up.
+            Request::Checkpoint(reply) => drop(reply.send(self.states())),
+            Request::StatesAt(index, reply) => {
+                let since = rt::now();
+                self.awaited.push(Awaited {
+                    index,
+                    since,
+                    reply,
                 });
-                // Whoever asked may have given up.
-                let _ = reply.send(PendingCheckpoint {
-                    position: self.position,
-                    base: self.store.current(),
-                    replica: self.core.replica.clone(),
-                    feeds: feeds.collect(),
-                });
+                self.give_states();
             }
-            Request::TakeOut(feed, index, reply) => {
-                let _ = reply.send(self.take_out(feed, index));
+            Request::TakeOut(feed, index, why, reply) => {
+                let _ = reply.send(self.take_out(feed, index, why));
+            }
+            Request::TakeBack(feed, reply) => {
+                let _ = reply.send(self.take_back(feed));
+            }
+            Request::EndFeed(feed, reason, reply) => {
+                if self.core.agreed().machine.has_pipelines(feed) {
+                    self.give_up(feed, &reason);
+                }
+                let _ = reply.send(());
             }
             Request::PutIn(healed, reply) => {
                 let _ = reply.send(self.put_in(*healed));
@@ -173,6 +196,37 @@ impl Driver {
             Request::Install(parcel, reply) => {
                 let _ = reply.send(self.install(*parcel));
             }
+        }
+    }
+
+    /// All feeds' states, as far as the log was read.
+    fn states(&self) -> PendingCheckpoint {
+        let agreed = self.core.agreed();
+        let leaving = self.leaving.iter().map(|feed| (feed.id, feed));
+        let feeds = agreed.feeds.iter().map(|(&id, feed)| (id, feed));
+        let feeds = leaving.chain(feeds).map(|(id, feed)| PendingFeed {
+            id,
+            state: feed.checkpoint(self.position.index),
+            saver: feed.saver(),
+        });
+        PendingCheckpoint {
+            position: self.position,
+            base: self.store.current(),
+            replica: self.core.replica.clone(),
+            feeds: feeds.collect(),
+        }
+    }
+
+    /// Answers those who wait for the states at the index that the log was read up to, or waited too long.
+    fn give_states(&mut self) {
+        let here = self.position.index;
+        let is_due = |awaited: &mut Awaited| {
+            awaited.index <= here || rt::since(awaited.since) >= AWAITED_WITHIN
+        };
+        let due: Vec<Awaited> = self.awaited.extract_if(.., is_due).collect();
+        for awaited in due {
+            let states = (awaited.index == here).then(|| self.states());
+            let _ = awaited.reply.send(states);
         }
     }
 
@@ -208,6 +262,7 @@ impl Driver {
         }
         self.start_pending().map_err(|error| error.to_string())?;
         self.core.set_applied(position);
+        self.give_states();
         Ok(())
     }
 

@@ -150,6 +150,19 @@ pub struct Hooks {
     pub closing: Tell,
     /// The process cannot go on, and why.
     pub fatal: Arc<dyn Fn(String) + Send + Sync>,
+    /// A row of a feed is not what it was before.
+    pub diverged: Arc<dyn Fn(FeedId, Diverged) + Send + Sync>,
+}
+
+/// A row that is not what it was before.
+#[derive(Clone, Copy, Debug)]
+pub struct Diverged {
+    /// Of this stream.
+    pub stream: StreamId,
+    /// Its number.
+    pub seq: Seq,
+    /// The digest up to and with it, as it is computed now.
+    pub computed: Digest,
 }
 
 /// Why nobody can look at a feed now.

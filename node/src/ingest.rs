@@ -8,6 +8,8 @@ mod read_ahead;
 mod reading;
 mod surveying;
 mod workers;
+#[cfg(any(feature = "faults", feature = "simulation"))]
+pub(crate) mod wrong;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -2,6 +2,7 @@
 
 mod admin;
 mod agreement;
+mod alike;
 mod backfill;
 pub mod checkpoint;
 pub mod cli;
@@ -10,6 +11,7 @@ pub mod confirm;
 pub mod core;
 pub mod decode;
 pub mod definition;
+mod doubt;
 pub mod driver;
 pub mod feed;
 #[cfg(test)]
@@ -21,6 +23,7 @@ pub mod ids;
 pub mod ingest;
 pub mod kafka;
 pub mod lead;
+mod mending;
 mod proposer;
 pub mod publish;
 pub mod refused;

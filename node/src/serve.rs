@@ -197,6 +197,7 @@ impl Node {
         let workers = Workers::start(config.node.workers)?;
         let (core, fatal) = Core::new(config, replica, results, workers);
         snapshots.take_others(admin::for_peers(&core, runtime));
+        snapshots.know(&core, runtime);
         let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
         let own = Arc::clone(&core);
@@ -279,6 +280,8 @@ fn spawn_builtin(core: &Arc<Core>, runtime: &Handle) -> io::Result<Thread> {
 fn spawn_tasks(core: &Arc<Core>, snapshots: Arc<NodeSnapshots>, runtime: &Handle) {
     let own = || Arc::clone(core);
     spawn_task(Role::Frontiers, runtime, report_frontiers(own()));
+    let doubts = crate::mending::run(own(), Arc::clone(&snapshots));
+    spawn_task(Role::Doubts, runtime, doubts);
     spawn_task(Role::Checkpoints, runtime, checkpoints(own(), snapshots));
     spawn_task(Role::Backfill, runtime, crate::backfill::run(own()));
     spawn_task(Role::Status, runtime, crate::status::tell(own()));

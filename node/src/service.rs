@@ -21,6 +21,7 @@ use unisono_replication::machine::Pipeline;
 use unisono_replication::rt::Handle;
 
 use crate::admin::{self, Refusal};
+use crate::alike;
 use crate::core::{Agreed, Core};
 use crate::ids::key_of;
 use crate::results::{ResultsError, ScanFilter};
@@ -47,12 +48,6 @@ impl NodeService {
             .ok_or_else(unknown)
     }
 
-    /// Rows of a stream below this are published, as far as this node knows, and it has them.
-    fn published(&self, agreed: &Agreed, stream: StreamId) -> Seq {
-        let frontier = agreed.machine.frontier(key_of(stream));
-        Seq(frontier.min(self.core.results.next_seq(stream).0))
-    }
-
     fn rows(
         &self,
         stream: StreamId,
@@ -62,8 +57,9 @@ impl NodeService {
     ) -> Result<WindowsPage, ServiceError> {
         let agreed = self.core.agreed();
         let hole = status::hole(&self.core, &agreed, stream);
-        let published = self.published(&agreed, stream);
+        let published = alike::served(&self.core, &agreed, stream);
         drop(agreed);
+        let published = Seq(published.map_err(ServiceError::Unavailable)?);
         if let Some((first, end)) = hole.filter(|(first, _)| after >= *first) {
             let last = end.saturating_sub(1);
             let reason = format!("rows {first} to {last} are published and not here yet");

@@ -15,10 +15,10 @@ use unisono_replication::rt::simulated::{self, Disk, Node, block_on};
 pub use crate::publish::sink::simulated::Topic;
 pub use crate::source::simulated::{Log, Wrong};
 
+use crate::alike;
 use crate::config::NodeConfig;
 use crate::core::Core;
 use crate::handover::hand_over;
-use crate::ids::key_of;
 use crate::serve;
 use crate::threads::lock;
 
@@ -35,6 +35,12 @@ pub struct Outside {
 pub fn enter(outside: &Outside) {
     crate::source::simulated::enter(&outside.log);
     crate::publish::sink::simulated::enter(&outside.topic);
+    crate::ingest::wrong::forget();
+}
+
+/// The next record that a node takes in, it takes in twice: as if a bit of its state had flipped.
+pub fn take_twice(node: Node) {
+    crate::ingest::wrong::take_twice(node);
 }
 
 /// A node as the world sees it.
@@ -62,14 +68,54 @@ impl Seen {
 }
 
 impl Look {
-    /// Streams of which rows are published, and the number of the first row that is not.
+    /// Streams of which rows are served, and the number of the first row that is not.
     #[must_use]
     pub fn published(&self) -> Vec<(StreamId, u64)> {
         let agreed = self.0.agreed();
         let streams = self.0.results.streams().into_iter();
         streams
-            .map(|stream| (stream, agreed.machine.frontier(key_of(stream))))
+            .filter_map(|stream| Some((stream, alike::served(&self.0, &agreed, stream).ok()?)))
             .collect()
+    }
+
+    /// How often its rows were not those of most, feeds were computed again, and feeds took a peer's state.
+    #[must_use]
+    pub fn doubted(&self) -> (u64, u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let counters = &self.0.counters;
+        let (odd, again) = (&counters.odd, &counters.feeds_replayed);
+        let healed = &counters.feeds_healed;
+        (odd.load(Relaxed), again.load(Relaxed), healed.load(Relaxed))
+    }
+
+    /// Checkpoints that it made, those that nobody could compare, and those that were not kept.
+    #[must_use]
+    pub fn checkpoints(&self) -> (u64, u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let counters = &self.0.counters;
+        let (alone, disputed) = (&counters.checkpoints_alone, &counters.states_disputed);
+        let made = &counters.checkpoints;
+        (
+            made.load(Relaxed),
+            alone.load(Relaxed),
+            disputed.load(Relaxed),
+        )
+    }
+
+    /// Whether all of its rows are compared, and none in doubt; those from the first on are here.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        let agreed = self.0.agreed();
+        let whole = |stream: &StreamId| {
+            let served = alike::served(&self.0, &agreed, *stream).ok();
+            let (first, next) = (
+                self.0.results.first_seq(*stream),
+                self.0.results.next_seq(*stream),
+            );
+            first == Seq(0) && served == Some(next.0)
+        };
+        let doubted = agreed.feeds.keys().any(|&feed| self.0.doubts.is_open(feed));
+        !doubted && self.0.results.streams().iter().all(whole)
     }
 
     /// How many rows of a stream were computed here.

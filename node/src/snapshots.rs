@@ -3,19 +3,23 @@
 mod choice;
 mod gather;
 mod healing;
+mod states;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use unisono_engine::row::StreamId;
 use unisono_replication::command::FeedId;
+use unisono_replication::rt::Handle;
 use unisono_replication::rt::mpsc::{Sender, SyncSender, sync_channel};
 use unisono_replication::{IncomingSnapshot, Reply, Snapshots, StoredSnapshot};
 
 use crate::admin;
 use crate::agreement;
+use crate::alike;
 use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, send};
+use crate::core::Core;
 use crate::driver::Request;
 use crate::lead::Asked;
 use crate::results::ResultsLog;
@@ -24,7 +28,7 @@ use healing::Cut;
 pub use healing::heal;
 
 /// The first bytes of questions that are not about rows.
-pub const OTHERS: [u8; 2] = [agreement::TAG, admin::TAG];
+pub const OTHERS: [u8; 3] = [agreement::TAG, admin::TAG, alike::TAG];
 /// Makes, keeps and takes in checkpoints for Raft.
 pub struct NodeSnapshots {
     store: CheckpointStore,
@@ -45,6 +49,14 @@ pub struct NodeSnapshots {
     keep: u64,
     /// What a peer is copying.
     cut: Mutex<Option<Cut>>,
+    /// Hashes of states that peers asked for.
+    hashes: states::Asked,
+    /// Feeds of which another one had another state when a checkpoint was made last.
+    disputed: Mutex<BTreeSet<FeedId>>,
+    /// Who compared the last checkpoint's states.
+    preferred: Mutex<Option<u16>>,
+    /// The node, once it is composed; it holds this.
+    known: OnceLock<(Weak<Core>, Handle)>,
 }
 
 /// Answers what is not about rows.
@@ -73,6 +85,10 @@ impl NodeSnapshots {
             behind: Mutex::default(),
             keep,
             cut: Mutex::default(),
+            hashes: Arc::default(),
+            disputed: Mutex::default(),
+            preferred: Mutex::default(),
+            known: OnceLock::new(),
         }
     }
 
@@ -80,6 +96,16 @@ impl NodeSnapshots {
     pub fn take_others(&self, answerer: Answerer) {
         // It is called once.
         let _ = self.others.set(answerer);
+    }
+
+    /// From now on states are compared with those of this node's peers before a checkpoint counts.
+    pub fn know(&self, core: &Arc<Core>, runtime: &Handle) {
+        // It is called once.
+        let _ = self.known.set((Arc::downgrade(core), runtime.clone()));
+    }
+
+    fn core(&self) -> Option<Arc<Core>> {
+        self.known.get().and_then(|(core, _)| core.upgrade())
     }
 
     /// Rows of pipelines that are no more go when two checkpoints in a row did not know them: the one before the last may
@@ -127,8 +153,16 @@ impl Snapshots for NodeSnapshots {
 
     fn build(&self) -> io::Result<Option<Vec<u8>>> {
         let _making = lock(&self.making);
-        let pending = self.request(Request::Checkpoint)?;
-        let Some(checkpoint) = self.gather(pending)? else {
+        let others = |core: &Arc<Core>| !alike::others(core).0.is_empty();
+        let with_others = self.core().filter(others);
+        let checkpoint = match with_others.filter(|core| !core.agreed().feeds.is_empty()) {
+            Some(core) => self.compared(&core)?,
+            None => {
+                let pending = self.request(Request::Checkpoint)?;
+                self.gather(pending)?.map(|gathered| gathered.checkpoint)
+            }
+        };
+        let Some(checkpoint) = checkpoint else {
             return Ok(None);
         };
         // Rows first, then the checkpoint that names them.
@@ -154,6 +188,9 @@ impl Snapshots for NodeSnapshots {
         }
         if question.first() == Some(&healing::TAG) {
             return self.answer_part(question);
+        }
+        if question.first() == Some(&states::TAG) {
+            return self.answer_states(question);
         }
         crate::backfill::answer(&self.results, question).map_err(io::Error::other)
     }

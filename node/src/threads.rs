@@ -162,6 +162,10 @@ roles! {
         "asks for a checkpoint each interval, and peers for the state of a feed that does not move here";
         blocks on "the checkpoint, a peer's answer";
         panic: "the last whole checkpoint is used".
+    Doubts Task "doubts":
+        "compares rows with those of others where nobody asked, and sees to feeds whose rows differ";
+        blocks on "a peer's answer, the disk, the driver";
+        panic: "a restart compares all again".
     Backfill Task "backfill":
         "copies older rows from peers";
         blocks on "a peer's answer, the disk";

@@ -18,6 +18,7 @@ fn main() -> Result<()> {
     let text = std::env::var("UNISONO_SEEDS").unwrap_or_else(|_| "0..1000".to_owned());
     let kinds = kinds()?;
     if let Ok(seed) = text.parse() {
+        unisono::telemetry::init(None)?;
         println!("{:?}", run(seed, kinds));
         return Ok(());
     }
@@ -30,6 +31,7 @@ fn main() -> Result<()> {
     let next = AtomicU64::new(seeds.start);
     let failed: Mutex<BTreeMap<u64, String>> = Mutex::default();
     let (simulated, polls, taken) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (odd, again, healed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -44,6 +46,9 @@ fn main() -> Result<()> {
                             simulated.fetch_add(millis, Ordering::Relaxed);
                             polls.fetch_add(ran.polls, Ordering::Relaxed);
                             taken.fetch_add(ran.taken, Ordering::Relaxed);
+                            odd.fetch_add(ran.doubted.0, Ordering::Relaxed);
+                            again.fetch_add(ran.doubted.1, Ordering::Relaxed);
+                            healed.fetch_add(ran.doubted.2, Ordering::Relaxed);
                         }
                         Err(reason) => {
                             println!("seed {seed}: {reason}");
@@ -58,12 +63,15 @@ fn main() -> Result<()> {
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let (count, took) = (seeds.end - seeds.start, began.elapsed().as_secs_f64());
     println!(
-        "{count} seeds, {} failed; {took:.0} s on {threads} threads, {:.0} s for a thousand; {} simulated seconds, {} million turns, {} checkpoints taken from peers",
+        "{count} seeds, {} failed; {took:.0} s on {threads} threads, {:.0} s for a thousand; {} simulated seconds, {} million turns, {} checkpoints taken from peers, {} times odd, {} feeds computed again, {} healed",
         failed.len(),
         took * 1000.0 / count as f64,
         simulated.into_inner() / 1000,
         polls.into_inner() / 1_000_000,
         taken.into_inner(),
+        odd.into_inner(),
+        again.into_inner(),
+        healed.into_inner(),
     );
     ensure!(failed.is_empty(), "failed: {:?}", failed.keys());
     Ok(())

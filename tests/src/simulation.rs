@@ -47,6 +47,10 @@ pub struct Ran {
     pub alone: u64,
     /// Checkpoints that replicas took from others.
     pub taken: u64,
+    /// Times a replica's rows were not those of most, feeds that were computed again, and feeds that took a peer's state.
+    pub doubted: (u64, u64, u64),
+    /// Checkpoints that were made, that no other replica could compare, and that were not kept, for another had other states.
+    pub checkpoints: (u64, u64, u64),
     /// The faults that were made.
     pub faults: Vec<Fault>,
 }
@@ -145,6 +149,15 @@ impl World {
             self.rest(Duration::from_millis(200)).await;
         }
         self.check.exact(&self.outside);
+        while !self.seen[1..]
+            .iter()
+            .all(|seen| seen.look().is_some_and(|look| look.is_whole()))
+        {
+            let late = simulated::elapsed() > deadline;
+            assert!(!late, "not whole: {}", self.standing(total));
+            self.rest(Duration::from_millis(200)).await;
+        }
+        self.check.look_at_all(&self.seen);
         self.until_all_vote(deadline).await;
         let (trace, polls) = simulated::traced();
         Ran {
@@ -154,6 +167,8 @@ impl World {
             rows: self.check.rows(),
             alone: self.check.alone(),
             taken: self.check.taken(),
+            doubted: self.check.doubted(),
+            checkpoints: self.check.checkpoints(),
             millis: simulated::elapsed().as_millis(),
             faults: self.faults,
         }

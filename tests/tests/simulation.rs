@@ -16,6 +16,9 @@ fn without_faults_all_is_counted_once() {
         let ran = run(seed, &[]);
         println!("{ran:?}");
         assert_eq!(ran.alone, 0, "rows went out that nobody else had computed");
+        assert_eq!(ran.doubted, (0, 0, 0));
+        let (made, alone, not_kept) = ran.checkpoints;
+        assert!(made > 10 && (alone, not_kept) == (0, 0), "{ran:?}");
     }
 }
 

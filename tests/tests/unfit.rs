@@ -29,6 +29,14 @@ struct Apart {
 
 impl Apart {
     async fn start(max_future: &str, idle: &str) -> Result<Self> {
+        Self::start_with(max_future, idle, None).await
+    }
+
+    async fn start_with(
+        max_future: &str,
+        idle: &str,
+        checkpoint_interval: Option<&str>,
+    ) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         for number in 1..=3 {
             std::fs::create_dir_all(folder(dir.path(), number))?;
@@ -38,7 +46,7 @@ impl Apart {
             binary: unisono_binary(),
             dir: dir.path().to_owned(),
             nodes: 3,
-            checkpoint_interval: None,
+            checkpoint_interval: checkpoint_interval.map(str::to_owned),
             streams: streams(max_future, idle),
             pipeline: PIPELINE.to_owned(),
         };
@@ -351,4 +359,59 @@ async fn a_wiped_replica_shows_no_gap_and_is_not_ready_before_it_has_computed_al
     apart.set_blind(wiped, false).unwrap();
     apart.ready(wiped, "", 200, "true").await.unwrap();
     all_right(&apart.rows(wiped, 5).await.unwrap()).unwrap();
+}
+
+/// Waits until the node's answer has this status and text.
+async fn answers(apart: &Apart, number: u16, path: &str, status: u16, text: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = apart.get(number, path).await.unwrap();
+        if found.0 == status && found.1.to_string().contains(text) {
+            return;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "replica {number} says {found:?} of {path}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_whose_state_is_wrong_says_so_serves_nothing_and_is_whole_again_by_itself() {
+    let mut apart = Apart::start_with("1h", "1h", Some("6s")).await.unwrap();
+    let wrong = apart.cluster.wait_leader().await.unwrap();
+    let other = wrong % 3 + 1;
+    let flips = apart.dir.path().join("flips");
+    let variable = [("UNISONO_WRONG", flips.to_str().unwrap())];
+    apart.cluster.set_environment(wrong, &variable).unwrap();
+    apart.cluster.kill(wrong).unwrap();
+    apart.cluster.restart(wrong).unwrap();
+    apart.cluster.wait_ready().await.unwrap();
+    apart.append_seconds(3).unwrap();
+    all_right(&apart.rows(wrong, 2).await.unwrap()).unwrap();
+    // As if a bit of its state flipped in memory: every window that is open there now has one event too many.
+    std::fs::write(&flips, "").unwrap();
+    apart.append_seconds(2).unwrap();
+    let windows = format!("/v1/pipelines/{PIPELINE}/windows");
+    answers(&apart, wrong, &windows, 503, "otherwise than most").await;
+    answers(&apart, wrong, "/readyz", 503, "otherwise than most").await;
+    answers(&apart, wrong, "/v1/cluster", 200, "otherwise than most").await;
+    all_right(&apart.rows(other, 4).await.unwrap()).unwrap();
+    apart.append_seconds(5).unwrap();
+    all_right(&apart.rows(other, 9).await.unwrap()).unwrap();
+    // It takes a peer's state as soon as one has saved it.
+    all_right(&apart.rows(wrong, 9).await.unwrap()).unwrap();
+    apart.ready(wrong, "", 200, "true").await.unwrap();
+    let evidence = apart.dir.path().join(format!("data-{wrong}/evidence"));
+    let kept = std::fs::read_dir(evidence)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|it| it == "json"));
+    let kept: Value = serde_json::from_slice(&std::fs::read(kept.unwrap()).unwrap()).unwrap();
+    let first =
+        |side: &str| -> Value { serde_json::from_str(kept[0][side][0].as_str().unwrap()).unwrap() };
+    assert_eq!(kept[0]["from"], first("here")["seq"]);
+    assert_eq!(first("here")["values"]["events"], 11);
+    assert_eq!(first("there")["values"]["events"], 10);
 }

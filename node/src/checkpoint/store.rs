@@ -76,6 +76,21 @@ impl UnfinishedCheckpoint {
     ) -> io::Result<()> {
         self.writer.part(id, write)
     }
+
+    /// Keeps it in a folder as evidence, in place of the one that was there before.
+    ///
+    /// # Errors
+    /// The system's, with the path.
+    pub fn set_aside(self, folder: &Path) -> io::Result<PathBuf> {
+        let path = folder.join("state.checkpoint");
+        let kept = || -> io::Result<()> {
+            fs::create_dir_all(folder)?;
+            self.writer.finish()?.into_inner()?.sync_all()?;
+            fs::rename(&self.path.0, &path)
+        };
+        kept().map_err(|error| at(&path, error))?;
+        Ok(path)
+    }
 }
 
 /// The folder. Clones are one.

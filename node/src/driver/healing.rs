@@ -20,6 +20,15 @@ use crate::source::LaneTrail;
 const UNDER_WAY: &str = "the agreed log does not reach back to this feed's state here: it takes its state from a peer's \
                          checkpoint, and tries again after each checkpoint until one is there";
 
+/// Why a feed takes a peer's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It does not move here, and keeps the log.
+    Held,
+    /// Its own is wrong.
+    Wrong,
+}
+
 /// A feed that was taken out.
 pub struct Patient {
     feed: FeedId,
@@ -34,10 +43,12 @@ pub struct Patient {
 
 /// One that can be put in again.
 pub struct Healed {
-    feed: FeedId,
-    index: u64,
-    plan: Result<FeedPlan, SetupError>,
-    replay: Replay,
+    pub(super) feed: FeedId,
+    pub(super) index: u64,
+    pub(super) plan: Result<FeedPlan, SetupError>,
+    pub(super) replay: Replay,
+    /// From its own checkpoint.
+    pub(super) again: bool,
 }
 
 impl Patient {
@@ -73,18 +84,24 @@ impl Patient {
             index,
             plan,
             replay,
+            again: false,
         })
     }
 }
 
 impl Driver {
     /// Takes a feed out that can go on from a peer's state at `index`.
-    pub(super) fn take_out(&mut self, feed: FeedId, index: u64) -> io::Result<Patient> {
+    pub(super) fn take_out(&mut self, feed: FeedId, index: u64, why: Why) -> io::Result<Patient> {
         let base = self.store.current();
         let base = base.ok_or_else(|| refused("there is no checkpoint here"))?;
         let header = base.header();
         let known = header.feeds.get(&feed).copied().unwrap_or(header.index);
-        if index <= known || index > self.position.index {
+        let fits = match why {
+            Why::Held => index > known,
+            // What is here is worth nothing; the log is there from the checkpoint on.
+            Why::Wrong => index >= header.index,
+        };
+        if !fits || index > self.position.index {
             return Err(refused("it stands elsewhere than this node needs"));
         }
         let mut agreed = self.core.agreed_mut();
@@ -92,12 +109,14 @@ impl Driver {
             return Err(refused("the feed is another one by now"));
         }
         let own = agreed.feeds.get(&feed);
-        if own.is_some_and(|own| own.index() >= index) {
+        if why == Why::Held && own.is_some_and(|own| own.index() >= index) {
             return Err(refused("the feed goes on by itself"));
         }
         let stopped = agreed.feeds.remove(&feed);
         // Why it is refused, if it is, is said again when it is put in.
-        agreed.refused.insert(feed, UNDER_WAY.to_owned());
+        let reason = self.core.doubts.out(feed);
+        let reason = reason.unwrap_or_else(|| UNDER_WAY.to_owned());
+        agreed.refused.insert(feed, reason);
         Ok(Patient {
             feed,
             index,
@@ -115,6 +134,7 @@ impl Driver {
             index,
             plan,
             mut replay,
+            again,
         } = healed;
         {
             let mut agreed = self.core.agreed_mut();
@@ -140,10 +160,14 @@ impl Driver {
                 return Err(error);
             }
         }
-        let healed = &self.core.counters.feeds_healed;
-        healed.fetch_add(1, Ordering::Relaxed);
+        let counters = &self.core.counters;
+        let (counter, gives) = match again {
+            true => (&counters.feeds_replayed, self.position.index),
+            false => (&counters.feeds_healed, index),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
         self.core.notify();
-        Ok(index)
+        Ok(gives)
     }
 
     /// Ends a feed that cannot go on here as it is.
@@ -186,6 +210,6 @@ fn lead_on(feed: &Feed, index: u64, effect: Effect, machine: &Machine) -> bool {
     true
 }
 
-fn refused(why: &str) -> io::Error {
-    io::Error::other(format!("a peer's state of a feed is not taken: {why}"))
+pub(super) fn refused(why: &str) -> io::Error {
+    io::Error::other(format!("a state of a feed is not taken: {why}"))
 }

@@ -16,7 +16,7 @@ use unisono_replication::rt::mpsc::{Receiver, TryRecvError};
 use super::barrier::Standing;
 use super::gate::Gate;
 use super::rows::RowBatch;
-use super::{FeedCheckpoint, Handed, Hooks, Message, Shared, StreamHead};
+use super::{Diverged, FeedCheckpoint, Handed, Hooks, Message, Shared, StreamHead};
 use crate::ingest::{FoldLane, LaneStep};
 use crate::results::{ResultsError, ResultsLog};
 use crate::threads::{Role, lock, test_panic};
@@ -177,7 +177,7 @@ impl Runner {
         let mut batch = RowBatch::new(&self.results);
         let mut emit = |stream: StreamId, row: RowRef<'_>| batch.push(stream, &row);
         self.engine.write(settled, &mut emit);
-        batch.finish().map_err(|error| classify(&error))?;
+        batch.finish().map_err(|error| self.classify(&error))?;
         self.update_status();
         (self.hooks.rows_ready)();
         Ok(())
@@ -202,6 +202,27 @@ impl Runner {
             let _ = save.send(self.checkpoint());
         }
         Ok(())
+    }
+
+    fn classify(&self, error: &ResultsError) -> Halt {
+        match *error {
+            // A full disk: nothing can be kept any more, but all of it comes back from the log after a restart.
+            ResultsError::Io { .. } => return Halt::Fatal(error.to_string()),
+            ResultsError::Diverged {
+                stream,
+                seq,
+                computed,
+            } => {
+                let diverged = Diverged {
+                    stream,
+                    seq,
+                    computed,
+                };
+                (self.hooks.diverged)(self.id, diverged);
+            }
+            _ => {}
+        }
+        Halt::Fault(error.to_string())
     }
 
     pub(super) fn snapshot(&self) -> FeedSnapshot {
@@ -254,12 +275,4 @@ fn with_lanes<T>(lanes: &[Arc<FoldLane>], act: impl FnOnce(&mut [&mut LaneEngine
     let mut engines: Vec<&mut LaneEngine> =
         held.iter_mut().map(|state| &mut state.engine).collect();
     act(&mut engines)
-}
-
-fn classify(error: &ResultsError) -> Halt {
-    match error {
-        // A full disk: nothing can be kept any more, but all of it comes back from the log after a restart.
-        ResultsError::Io { .. } => Halt::Fatal(error.to_string()),
-        _ => Halt::Fault(error.to_string()),
-    }
 }

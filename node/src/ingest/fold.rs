@@ -189,5 +189,9 @@ fn absorb(engine: &mut LaneEngine, decoder: &mut Decoder, (block, range): &Part)
         let append_time = raw.append_time_ms.map(Timestamp);
         let record = decoder.decode(raw.offset, append_time, raw.payload);
         engine.absorb(&record);
+        #[cfg(any(feature = "faults", feature = "simulation"))]
+        if super::wrong::takes_twice() {
+            engine.absorb(&record);
+        }
     }
 }

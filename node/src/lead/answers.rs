@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use unisono_engine::row::Seq;
 use unisono_replication::Reply;
+use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError};
 
+use crate::alike;
 use crate::confirm::{
     Answer, FeedAnswer, FeedQuestion, FeedState, LaneAnswer, LaneQuestion, Question, RowsAnswer,
     RowsQuestion, decode, encode,
@@ -72,7 +74,10 @@ struct Early {
 
 impl Early {
     fn is_early(&self, core: &Core) -> bool {
-        let lacks = |of: &RowsQuestion| Seq(of.next) > core.results.next_seq(stream_of(of.stream));
+        let lacks = |of: &RowsQuestion| {
+            let stream = stream_of(of.stream);
+            Seq(of.next) > core.results.next_seq(stream) && alike::limit(core, stream).is_none()
+        };
         rt::since(self.since) < EARLY && self.question.rows.iter().any(lacks)
     }
 }
@@ -81,8 +86,12 @@ fn answer(core: &Core, question: &Question) -> Answer {
     let agreed = core.agreed();
     let feeds = question.feeds.iter().map(|of| of_feed(&agreed, of));
     let (applied, feeds) = (agreed.index, feeds.collect());
+    let pipelines = agreed.machine.pipelines();
+    let feed_of = |of: &RowsQuestion| Some(pipelines.get(&of.stream.incarnation)?.feed);
+    let feeds_of_rows: Vec<_> = question.rows.iter().map(feed_of).collect();
     drop(agreed);
-    let rows = question.rows.iter().map(|of| of_rows(core, of));
+    let rows = feeds_of_rows.into_iter().zip(&question.rows);
+    let rows = rows.map(|(feed, of)| of_rows(core, feed, of));
     Answer {
         applied,
         feeds,
@@ -135,15 +144,28 @@ fn of_lane(buffer: &LaneBuffer, question: &LaneQuestion) -> LaneAnswer {
     }
 }
 
-fn of_rows(core: &Core, question: &RowsQuestion) -> RowsAnswer {
+fn of_rows(core: &Core, feed: Option<FeedId>, question: &RowsQuestion) -> RowsAnswer {
     let stream = stream_of(question.stream);
     let next = Seq(question.next);
-    if next > core.results.next_seq(stream) {
+    let Some(feed) = feed.filter(|&feed| core.doubts.out(feed).is_none()) else {
         return RowsAnswer::Unknown;
+    };
+    if next > core.results.next_seq(stream) {
+        // Digests are of all rows: those that differ before there differ there too.
+        return match alike::limit(core, stream) {
+            Some(_) => RowsAnswer::Other,
+            None => RowsAnswer::Unknown,
+        };
     }
     match core.results.digest_before(stream, next) {
-        Ok(Some(digest)) if digest.0 == question.digest => RowsAnswer::Same,
-        Ok(Some(_)) => RowsAnswer::Other,
+        Ok(Some(digest)) if digest.0 == question.digest => {
+            core.doubts.alike(stream, question.next);
+            RowsAnswer::Same
+        }
+        Ok(Some(_)) => {
+            core.doubts.raise(feed, stream, question.next);
+            RowsAnswer::Other
+        }
         // No more here, or not readable: somebody else may know.
         Ok(None) | Err(_) => RowsAnswer::Unknown,
     }

@@ -49,6 +49,7 @@ struct Asked {
     feed: FeedId,
     question: RowsQuestion,
     rows: u64,
+    stream: StreamId,
     same: bool,
     other: BTreeSet<u16>,
 }
@@ -83,10 +84,16 @@ impl RowsConfirm {
                 Standing::Done { alone } => {
                     core.counters.row_waits.add(rt::since(began));
                     core.counters.rows_alone.fetch_add(alone, Ordering::Relaxed);
+                    for of in &asked {
+                        core.doubts.alike(of.stream, of.question.next);
+                    }
                     return Ok(());
                 }
                 Standing::Differs { outvoted } => {
                     core.counters.disagreements.fetch_add(1, Ordering::Relaxed);
+                    for of in asked.iter().filter(|of| !of.same && !of.other.is_empty()) {
+                        core.doubts.raise(of.feed, of.stream, of.question.next);
+                    }
                     return Err(Unconfirmed::Differs { outvoted });
                 }
                 Standing::Open if core.is_stopping() => return Err(Unconfirmed::Early),
@@ -125,6 +132,7 @@ fn questions(core: &Core, moved: &[Moved]) -> Vec<Asked> {
                 digest: before.ok().flatten().unwrap_or_default().0,
             },
             rows: moved.rows,
+            stream: moved.stream,
             same: false,
             other: BTreeSet::new(),
         })
@@ -200,8 +208,7 @@ fn tell_odd(of: &Asked) {
             replica,
             incarnation,
             below,
-            "it has other rows than this node and a third one: stop it, keep its data directory as evidence, and start it with \
-             an empty one"
+            "it has other rows than this node and a third one, and will take theirs"
         );
     }
 }

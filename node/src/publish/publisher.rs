@@ -17,6 +17,7 @@ use super::course::{Course, Step};
 use super::narrow::Narrow;
 use super::sink::{Bounds, Fate, Frontier, PublishError, PublishRow, RefusedRow, Sink};
 use super::streams_of;
+use crate::alike;
 use crate::core::Core;
 use crate::handover::hand_over;
 use crate::health::succession::Ascent;
@@ -226,7 +227,7 @@ impl Publisher<'_> {
                 fate,
             });
         }
-        if !self.confirm(&after, term)? {
+        if !self.confirm(&after, term) {
             return Ok(());
         }
         let Some(publishing) = self.core.transit.enter() else {
@@ -310,6 +311,8 @@ impl Publisher<'_> {
         let mut after = self.frontier.clone();
         for stream in streams {
             let next = self.core.results.next_seq(stream).0;
+            // What is in dispute stays here.
+            let next = next.min(alike::limit(self.core, stream).unwrap_or(next));
             if next > after.next(stream) {
                 after.streams.insert(stream, next);
             }
@@ -318,7 +321,7 @@ impl Publisher<'_> {
             self.wait(LOOK);
             return Ok(());
         }
-        if !self.confirm(&after, term)? {
+        if !self.confirm(&after, term) {
             return Ok(());
         }
         let Some(_publishing) = self.core.transit.enter() else {
@@ -333,30 +336,21 @@ impl Publisher<'_> {
     }
 
     /// Whether what is about to be published was computed by another replica too; `false`: look again.
-    fn confirm(&mut self, after: &Frontier, term: u64) -> Result<bool, PublishError> {
+    fn confirm(&mut self, after: &Frontier, term: u64) -> bool {
         let moved = moved(&self.frontier.streams, &after.streams);
         let outvoted = match self.confirm.confirm(self.core, term, &moved) {
-            Ok(()) => return Ok(true),
+            Ok(()) => return true,
             Err(Unconfirmed::Early) => {
                 rt::thread::sleep(EARLY);
-                return Ok(false);
+                return false;
             }
             Err(Unconfirmed::Differs { outvoted }) => outvoted,
         };
         if outvoted && let Err(error) = self.runtime.block_on(hand_over(self.core, &[])) {
             tracing::warn!(%error, "no hand-over");
         }
-        let reason = if outvoted {
-            "the two other replicas have computed other rows than this one, which hands over: stop it, keep its data directory \
-             as evidence, and start it with an empty one"
-        } else {
-            "another replica has computed other rows than this one, and there is no third one to tell which are right: nothing \
-             is published before one of both was started with an empty data directory"
-        };
-        Err(PublishError::Unavailable {
-            sink: self.name.to_owned(),
-            reason: reason.to_owned(),
-        })
+        // Rows in dispute are left out from now on; all others go.
+        false
     }
 
     /// On its way to the agreed log, as a floor.
@@ -380,10 +374,15 @@ impl Publisher<'_> {
                 break;
             }
             let from = Seq(self.frontier.next(stream));
-            if from >= self.core.results.next_seq(stream) {
+            let next = self.core.results.next_seq(stream).0;
+            // What is in dispute stays here.
+            let next = next.min(alike::limit(self.core, stream).unwrap_or(next));
+            let undisputed = usize::try_from(next.saturating_sub(from.0)).unwrap_or(usize::MAX);
+            if undisputed == 0 {
                 continue;
             }
-            let rows = self.core.results.read(stream, from, rows_left, bytes_left);
+            let most = rows_left.min(undisputed);
+            let rows = self.core.results.read(stream, from, most, bytes_left);
             let rows = rows.map_err(|error| PublishError::Fatal {
                 sink: self.name.to_owned(),
                 reason: error.to_string(),

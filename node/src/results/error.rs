@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use unisono_engine::row::{Seq, StreamId, StreamKind};
+use unisono_engine::row::{Digest, Seq, StreamId, StreamKind};
 
 /// The action that only `fsync` itself fails.
 pub(super) const SYNC: &str = "sync";
@@ -51,8 +51,8 @@ pub enum ResultsError {
     },
     /// A row that exists has other bytes than the one computed now: this replica or its disk is wrong. Heal from a peer.
     #[error(
-        "{} hold another row {} than the one computed now; keep the data directory as evidence \
-         and let this node copy its state from a peer",
+        "{} hold another row {} than the one computed now; the state of their feed is taken from a peer that has \
+         either",
         describe(*stream),
         seq.0
     )]
@@ -61,6 +61,8 @@ pub enum ResultsError {
         stream: StreamId,
         /// The first row that differs.
         seq: Seq,
+        /// The digest up to and with the one computed now.
+        computed: Digest,
     },
     /// Rows were offered that do not follow those held. The caller skipped some, or forgot to reset the stream.
     #[error(

@@ -243,8 +243,9 @@ fn rows_that_exist_are_compared_and_another_byte_is_divergence() {
             error,
             ResultsError::Diverged {
                 stream: ROWS,
-                seq: Seq(51)
-            }
+                seq: Seq(51),
+                computed
+            } if computed == wrong[1].digest
         ),
         "{error}"
     );

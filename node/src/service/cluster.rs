@@ -191,7 +191,12 @@ fn feeds(core: &Core, agreed: &Agreed) -> Vec<FeedInfo> {
         let stopped = status::stopped(agreed, id);
         let held = || status::held(core, agreed, id);
         let running = || held().map_or(FeedState::Running, |error| FeedState::Held { error });
-        let state = stopped.map_or_else(running, |error| FeedState::Stopped { error });
+        let doubted = core.doubts.trouble(id);
+        let state = match (core.doubts.out(id).or(stopped), doubted) {
+            (Some(error), _) => FeedState::Stopped { error },
+            (None, Some(error)) => FeedState::Held { error },
+            (None, None) => running(),
+        };
         FeedInfo {
             name: feed_name(agreed, id),
             state,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
+use unisono_replication::command::FeedId;
 use unisono_replication::rt;
 
 use super::config;
@@ -42,7 +43,7 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     peers_port(core, &mut metrics);
     drifts(core, &mut metrics);
     let agreed = core.agreed();
-    lanes(&agreed, &mut metrics);
+    lanes(core, &agreed, &mut metrics);
     pipelines(core, &agreed, &mut metrics);
     refused(core, &agreed, &mut metrics);
     metrics
@@ -192,7 +193,7 @@ fn of_sinks(counters: &Counters) -> [Counted<'_>; 4] {
 }
 
 /// What happens only while not all replicas are well.
-fn of_doubts(counters: &Counters) -> [Counted<'_>; 4] {
+fn of_doubts(counters: &Counters) -> [Counted<'_>; 9] {
     [
         (
             "unisono_ticks_alone_total",
@@ -208,6 +209,31 @@ fn of_doubts(counters: &Counters) -> [Counted<'_>; 4] {
             "unisono_disagreements_total",
             "Times another replica held other records or rows than this node, which led.",
             &counters.disagreements,
+        ),
+        (
+            "unisono_odd_total",
+            "Times this node's rows of a feed were not those of most voters.",
+            &counters.odd,
+        ),
+        (
+            "unisono_feeds_replayed_total",
+            "Feeds that were computed again from the last checkpoint, because their rows were in dispute.",
+            &counters.feeds_replayed,
+        ),
+        (
+            "unisono_checkpoints_alone_total",
+            "Checkpoints whose states no other replica could compare.",
+            &counters.checkpoints_alone,
+        ),
+        (
+            "unisono_states_disputed_total",
+            "Checkpoints that were not kept, for another replica had other states, and there was no majority.",
+            &counters.states_disputed,
+        ),
+        (
+            "unisono_rows_served_alone_total",
+            "Times rows were served that no other replica had, for none had computed them.",
+            &counters.rows_served_alone,
         ),
         (
             "unisono_unfit_total",
@@ -315,7 +341,7 @@ fn refused(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
     }
 }
 
-fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
+fn lanes(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
     for (id, feed) in agreed.machine.feeds() {
         let buffers = agreed
             .feeds
@@ -368,6 +394,7 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
             )));
             metrics.push(labelled(held_by_transaction(&buffer)));
         }
+        metrics.push(doubted(core, *id));
         let value = if status::stopped(agreed, *id).is_some() {
             1.0
         } else {
@@ -383,6 +410,18 @@ fn lanes(agreed: &Agreed, metrics: &mut Vec<Metric>) {
             metrics.push(metric.label("feed", id.0));
         }
     }
+}
+
+fn doubted(core: &Core, feed: FeedId) -> Metric {
+    let doubted = core.doubts.trouble(feed).is_some();
+    let help = "1 if rows of the feed differ from another replica's, and this node's are wrong or it does not know whose are, \
+                else 0.";
+    Metric::gauge(
+        "unisono_feed_doubted",
+        help,
+        if doubted { 1.0 } else { 0.0 },
+    )
+    .label("feed", feed.0)
 }
 
 fn held_by_transaction(buffer: &LaneBuffer) -> Metric {

@@ -70,7 +70,9 @@ fn claims(core: &Core, only: Option<Incarnation>) -> Claims {
         feeds.extend(agreed.machine.feeds().keys());
     }
     for feed in feeds {
-        claims.standing.extend(standing(&agreed, &peers, feed));
+        claims
+            .standing
+            .extend(standing(core, &agreed, &peers, feed));
     }
     let views = core.sinks.all().into_iter();
     let views = views.filter(|(name, _)| only.is_none() || sinks.contains(name.as_str()));
@@ -78,7 +80,7 @@ fn claims(core: &Core, only: Option<Incarnation>) -> Claims {
     claims
 }
 
-fn standing(agreed: &Agreed, peers: &[NodeStatus], feed: FeedId) -> Vec<Standing> {
+fn standing(core: &Core, agreed: &Agreed, peers: &[NodeStatus], feed: FeedId) -> Vec<Standing> {
     let told = peers
         .iter()
         .filter_map(|told| told.condition.feeds.get(&feed.0));
@@ -87,7 +89,7 @@ fn standing(agreed: &Agreed, peers: &[NodeStatus], feed: FeedId) -> Vec<Standing
         Some(false) => Elsewhere::Stands,
         None => Elsewhere::Unknown,
     };
-    let troubles = status::feed_troubles(agreed, feed).into_iter();
+    let troubles = status::feed_troubles(core, agreed, feed).into_iter();
     troubles
         .map(|reason| Standing { reason, elsewhere })
         .collect()

@@ -9,9 +9,11 @@ use unisono_replication::command::FeedId;
 use unisono_replication::machine::Effect;
 use unisono_replication::rt;
 use unisono_replication::rt::mpsc::RecvTimeoutError;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::NodeSnapshots;
 use super::choice::{Choice, Known, choose};
+use super::states::{Hashes, Hashing};
 use crate::checkpoint::{
     Head, PartId, Replay, StoredCheckpoint, UnfinishedCheckpoint, copy, encode_heads,
 };
@@ -24,14 +26,17 @@ const SOON: Duration = Duration::from_secs(2);
 /// How long, after that, a tick may take that is under way. Other feeds' states are held meanwhile.
 const A_TICK: Duration = Duration::from_secs(3);
 
+/// A checkpoint on its way, and the hashes of the states in it that stand where the log was read.
+pub(super) struct Gathered {
+    pub(super) checkpoint: UnfinishedCheckpoint,
+    pub(super) hashes: Hashes,
+}
+
 type States = BTreeMap<FeedId, FeedCheckpoint>;
 
 impl NodeSnapshots {
     /// Writes the feeds' parts. `None` if there is nothing to save yet.
-    pub(super) fn gather(
-        &self,
-        pending: PendingCheckpoint,
-    ) -> io::Result<Option<UnfinishedCheckpoint>> {
+    pub(super) fn gather(&self, pending: PendingCheckpoint) -> io::Result<Option<Gathered>> {
         let PendingCheckpoint {
             position,
             base,
@@ -85,13 +90,17 @@ impl NodeSnapshots {
         let live = |id: &FeedId| header.feeds.contains_key(id);
         let states: Vec<_> = states.into_iter().filter(|(id, _)| live(id)).collect();
         let mut checkpoint = self.store.begin(header)?;
+        let mut hashes = Hashes::new();
         for (id, state) in states {
-            write(&mut checkpoint, id, state)?;
+            let index = state.index;
+            let hash = write(&mut checkpoint, id, state)?;
+            // One that stands elsewhere cannot be compared.
+            hashes.extend((index == position.index).then_some((id, hash)));
         }
         if let Some(base) = base.filter(|_| !kept.is_empty()) {
             copy(&base, &mut checkpoint, |id| kept.contains(&id))?;
         }
-        Ok(Some(checkpoint))
+        Ok(Some(Gathered { checkpoint, hashes }))
     }
 
     /// Notes which feeds hold the log back by more than is kept of it anyway, and did so the last time: they don't move.
@@ -115,7 +124,7 @@ impl NodeSnapshots {
 }
 
 /// What the feeds give: those that are nearly there where the log was read, the others as they are.
-fn collect(feeds: Vec<PendingFeed>) -> States {
+pub(super) fn collect(feeds: Vec<PendingFeed>) -> States {
     let mut states = States::new();
     let mut slow = Vec::new();
     let until = rt::now() + SOON;
@@ -145,21 +154,26 @@ fn told_kept(feed: FeedId) {
     );
 }
 
+/// Gives the state's hash.
 fn write(
     checkpoint: &mut UnfinishedCheckpoint,
     id: FeedId,
     state: FeedCheckpoint,
-) -> io::Result<()> {
+) -> io::Result<u128> {
     let heads: Vec<_> = state.heads.into_iter().map(Head::from).collect();
     checkpoint.part(PartId::Heads(id), |part| {
         part.write_all(&encode_heads(&heads))
     })?;
-    let snapshot = state.snapshot;
-    checkpoint.part(PartId::Feed(id), |part| snapshot.write_feed(part))?;
+    let (snapshot, mut hasher) = (state.snapshot, Xxh3::new());
+    checkpoint.part(PartId::Feed(id), |out| {
+        let hasher = &mut hasher;
+        snapshot.write_feed(&mut Hashing { out, hasher })
+    })?;
     for (number, lane) in (0..).zip(0..snapshot.lanes()) {
-        checkpoint.part(PartId::Lane(id, number), |part| {
-            snapshot.write_lane(lane, part)
+        checkpoint.part(PartId::Lane(id, number), |out| {
+            let hasher = &mut hasher;
+            snapshot.write_lane(lane, &mut Hashing { out, hasher })
         })?;
     }
-    Ok(())
+    Ok(hasher.digest128())
 }

@@ -14,7 +14,7 @@ use unisono_replication::rt;
 use super::NodeSnapshots;
 use crate::checkpoint::{CheckpointReader, Scratch, send};
 use crate::core::Core;
-use crate::driver::Request;
+use crate::driver::{Request, Why};
 use crate::threads::lock;
 
 /// The first byte of a question for a feed's part.
@@ -138,14 +138,58 @@ impl NodeSnapshots {
         }))
     }
 
+    /// Ends a feed that must not go on as it is, for this reason.
+    ///
+    /// # Errors
+    /// The node is stopping.
+    pub fn end_feed(&self, feed: FeedId, reason: String) -> io::Result<()> {
+        self.request(|reply| Request::EndFeed(feed, reason, reply))
+    }
+
+    /// Computes a feed again from the last checkpoint here, and gives the index of the log up to which; rows that are here
+    /// are compared.
+    ///
+    /// # Errors
+    /// The log or the checkpoint cannot be read, or the node is stopping.
+    pub fn replay(&self, feed: FeedId) -> io::Result<u64> {
+        let _making = lock(&self.making);
+        let rewound = self.request(|reply| Request::TakeBack(feed, reply))??;
+        let again = Box::new(rewound.begin_again()?);
+        self.request(|reply| Request::PutIn(again, reply))?
+    }
+
+    /// Takes a feed's state and rows from a peer whose rows are right, though the feed may run here. `taken`: the state must
+    /// be beyond this index. Gives where it stands, if the peer has one to which this node's log reaches back.
+    ///
+    /// # Errors
+    /// The peer does not answer, or what it sends cannot be used.
+    pub async fn take_right(
+        self: &Arc<Self>,
+        core: &Core,
+        feed: FeedId,
+        taken: u64,
+        peer: u16,
+    ) -> io::Result<Option<u64>> {
+        let Some(own) = self.store.current() else {
+            // The log is whole, but there must be something that the state can be a part of.
+            core.replica
+                .trigger_checkpoint()
+                .await
+                .map_err(io::Error::other)?;
+            return Ok(None);
+        };
+        let beyond = own.header().index.saturating_sub(1).max(taken);
+        take(core, self, feed, beyond, peer, Why::Wrong).await
+    }
+
     /// Puts what a peer sent in the place of the feed's state here.
-    fn put(&self, feed: FeedId, path: &Scratch) -> io::Result<u64> {
+    fn put(&self, feed: FeedId, path: &Scratch, why: Why) -> io::Result<u64> {
         // All of it is looked at before any of it takes the place of what is here.
         CheckpointReader::open(path.path())?.verify()?;
         let part = CheckpointReader::open(path.path())?;
         let index = part.header().feeds.get(&feed).copied().unwrap_or(0);
         let _making = lock(&self.making);
-        let patient = self.request(|reply| Request::TakeOut(feed, index, reply))??;
+        let patient = self.request(|reply| Request::TakeOut(feed, index, why, reply))??;
         let healed = Box::new(patient.treat(part, &self.store, &self.results)?);
         self.request(|reply| Request::PutIn(healed, reply))?
     }
@@ -156,8 +200,12 @@ pub async fn heal(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>) {
     let held = lock(&snapshots.held).clone();
     lock(&core.health.held).clone_from(&held);
     for (feed, beyond) in held {
+        // Whose state is to be had there is seen to elsewhere.
+        if core.doubts.trouble(feed).is_some() {
+            continue;
+        }
         for peer in crate::backfill::peers(core) {
-            match take(core, snapshots, feed, beyond, peer).await {
+            match take(core, snapshots, feed, beyond, peer, Why::Held).await {
                 Ok(None) => continue,
                 Ok(Some(index)) => {
                     tracing::warn!(
@@ -184,6 +232,7 @@ async fn take(
     feed: FeedId,
     beyond: u64,
     peer: u16,
+    why: Why,
 ) -> io::Result<Option<u64>> {
     let mut question = Question {
         feed,
@@ -210,7 +259,7 @@ async fn take(
         question.offset += answer.piece.len() as u64;
         if answer.piece.is_empty() || question.offset >= answer.bytes {
             let own = Arc::clone(snapshots);
-            let put = rt::blocking(move || own.put(feed, &path));
+            let put = rt::blocking(move || own.put(feed, &path, why));
             return put.await.map_err(io::Error::other)?.map(Some);
         }
         file = Some((path, out));

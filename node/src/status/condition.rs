@@ -76,8 +76,11 @@ pub fn stopped(agreed: &Agreed, id: FeedId) -> Option<String> {
 
 /// Why a feed stands still here; empty if it runs.
 #[must_use]
-pub fn feed_troubles(agreed: &Agreed, id: FeedId) -> Vec<String> {
+pub fn feed_troubles(core: &Core, agreed: &Agreed, id: FeedId) -> Vec<String> {
     let name = || feed_name(agreed, id);
+    if let Some(doubt) = core.doubts.trouble(id) {
+        return vec![format!("feed {}: {doubt}", name())];
+    }
     let mut troubles = Vec::new();
     if let Some(error) = stopped(agreed, id) {
         troubles.push(format!("feed {} is stopped: {error}", name()));
@@ -197,7 +200,7 @@ pub fn own(core: &Core) -> Condition {
     let lacks = lag(core, &view) > LAG;
     let sinks = core.sinks.all();
     let agreed = core.agreed();
-    let runs = |&id: &FeedId| (id.0, feed_troubles(&agreed, id).is_empty());
+    let runs = |&id: &FeedId| (id.0, feed_troubles(core, &agreed, id).is_empty());
     let feeds: BTreeMap<u64, bool> = agreed.machine.feeds().keys().map(runs).collect();
     let is_able = |(incarnation, pipeline): &(&u64, &Pipeline)| {
         let disputed = agreed.feeds.get(&pipeline.feed).is_some_and(|feed| {

@@ -17,6 +17,30 @@ pub struct Check {
     /// Checkpoints that each process took from others.
     taken: BTreeMap<usize, u64>,
     taken_before: u64,
+    doubted: Counted,
+    checkpoints: Counted,
+}
+
+/// What the processes of each node have counted.
+#[derive(Default)]
+struct Counted {
+    running: BTreeMap<usize, (u64, u64, u64)>,
+    before: (u64, u64, u64),
+}
+
+impl Counted {
+    fn ended(&mut self, node: usize) {
+        let counted = self.running.remove(&node).unwrap_or_default();
+        self.before = sum(self.before, counted);
+    }
+
+    fn all(&self) -> (u64, u64, u64) {
+        self.running.values().copied().fold(self.before, sum)
+    }
+}
+
+fn sum(one: (u64, u64, u64), other: (u64, u64, u64)) -> (u64, u64, u64) {
+    (one.0 + other.0, one.1 + other.1, one.2 + other.2)
 }
 
 /// What a window counts: a pipeline, the window's end in milliseconds, and the group.
@@ -29,9 +53,13 @@ impl Check {
             let Some(look) = seen.look() else {
                 self.compared.retain(|(of, _), _| *of != node);
                 self.taken_before += self.taken.remove(&node).unwrap_or(0);
+                self.doubted.ended(node);
+                self.checkpoints.ended(node);
                 continue;
             };
             self.taken.insert(node, look.checkpoints_taken());
+            self.doubted.running.insert(node, look.doubted());
+            self.checkpoints.running.insert(node, look.checkpoints());
             self.alone = self.alone.max(look.rows_alone());
             for (stream, below) in look.published() {
                 let compared = self.compared.get(&(node, stream)).copied();
@@ -79,6 +107,16 @@ impl Check {
     /// How many checkpoints were taken from others.
     pub fn taken(&self) -> u64 {
         self.taken_before + self.taken.values().sum::<u64>()
+    }
+
+    /// Times a replica was wrong, feeds that were computed again, and feeds that took a peer's state.
+    pub fn doubted(&self) -> (u64, u64, u64) {
+        self.doubted.all()
+    }
+
+    /// Checkpoints that were made, that nobody could compare, and that were not kept.
+    pub fn checkpoints(&self) -> (u64, u64, u64) {
+        self.checkpoints.all()
     }
 
     /// Every window must count exactly its records. One clock that is wrong, and whatever else happens, makes no dead letter.
@@ -145,10 +183,26 @@ impl Check {
         let Some(look) = seen.look() else {
             return false;
         };
-        let computed = |(stream, rows): (&StreamId, &Vec<Vec<u8>>)| {
-            look.computed(*stream) >= rows.len() as u64
+        let served: BTreeMap<_, _> = look.published().into_iter().collect();
+        let serves = |(stream, rows): (&StreamId, &Vec<Vec<u8>>)| {
+            served.get(stream).copied().unwrap_or(0) >= rows.len() as u64
         };
-        self.rows.iter().all(computed)
+        self.rows.iter().all(serves)
+    }
+
+    /// Compares all that every node serves, from the first row on: some of it may have been replaced.
+    ///
+    /// # Panics
+    /// A row is another one, or not there.
+    pub fn look_at_all(&mut self, seen: &[Seen]) {
+        for (node, seen) in seen.iter().enumerate().skip(1) {
+            let look = seen.look().expect("all are there");
+            for (stream, rows) in self.rows.clone() {
+                let held = look.rows(stream, 0, rows.len() as u64);
+                let held: Vec<_> = held.into_iter().map(|(_, row)| row).collect();
+                assert!(held == rows, "node {node} has other rows of {stream:?}");
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use unisono::simulation::{Look, Seen, Wrong};
+use unisono::simulation::{self, Look, Seen, Wrong};
 use unisono_replication::rt::simulated::{self, Node, between, chance};
 use unisono_replication::rt::sleep;
 
@@ -11,6 +11,10 @@ use super::{LANES, WINDOW, World};
 
 /// How long a change of members is waited for.
 const AIM: Duration = Duration::from_secs(3);
+/// What is wrong in a state is in a row within so long.
+const SHOWS: Duration = Duration::from_secs(3);
+/// A replica that was wrong is right again within so long.
+const WHOLE: Duration = Duration::from_secs(40);
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,10 @@ pub enum Fault {
     WrongRecord,
     /// A node comes back with an empty disk.
     Wipe,
+    /// A bit of a node's state flips: it computes wrong rows.
+    WrongState,
+    /// The same while another node is away: there are two, one against the other.
+    WrongOfTwo,
     /// All disks become slow.
     SlowDisks,
     /// The leader gives the lead away.
@@ -69,6 +77,8 @@ impl Fault {
         Self::Clock,
         Self::WrongRecord,
         Self::Wipe,
+        Self::WrongState,
+        Self::WrongOfTwo,
         Self::SlowDisks,
         Self::HandOver,
         Self::WipeAndKill,
@@ -80,7 +90,13 @@ impl Fault {
 impl World {
     /// Makes a fault, waits, and mends it.
     pub(super) async fn make(&mut self, fault: Fault) {
-        let must_settle = [Fault::WrongRecord, Fault::Wipe, Fault::WipeAndKill];
+        let must_settle = [
+            Fault::WrongRecord,
+            Fault::WrongState,
+            Fault::WrongOfTwo,
+            Fault::Wipe,
+            Fault::WipeAndKill,
+        ];
         if must_settle.contains(&fault) && !self.settle().await {
             return;
         }
@@ -200,6 +216,26 @@ impl World {
                 self.rest(a_while).await;
                 self.outside.log.mend();
             }
+            Fault::WrongState => {
+                simulation::take_twice(node);
+                self.rest(a_while).await;
+                if chance(30) {
+                    // Before or after it is found.
+                    self.kill(node);
+                    self.start(node);
+                }
+                self.until_whole().await;
+            }
+            Fault::WrongOfTwo => {
+                let away = 1 + node % self.nodes;
+                self.kill(away);
+                // Whose word is lost is known by then: what is alone is right.
+                self.rest(Duration::from_millis(500)).await;
+                simulation::take_twice(node);
+                self.rest(a_while * 2).await;
+                self.start(away);
+                self.until_whole().await;
+            }
             Fault::SlowDisks => {
                 (1..=self.nodes).for_each(|node| self.disks[node].set_sync_micros(20_000..200_000));
                 self.rest(a_while * 3).await;
@@ -266,6 +302,22 @@ impl World {
             }
         }
         false
+    }
+
+    /// Of three, two must be right: the next fault comes when all are.
+    async fn until_whole(&mut self) {
+        // Before its window closes nothing shows.
+        self.rest(SHOWS).await;
+        let end = simulated::elapsed() + WHOLE;
+        let is_whole = |seen: &Seen| seen.look().is_some_and(|look| look.is_whole());
+        while !self.seen[1..].iter().all(is_whole) {
+            assert!(
+                simulated::elapsed() < end,
+                "not whole: {}",
+                self.standing(0)
+            );
+            self.rest(Duration::from_millis(100)).await;
+        }
     }
 
     /// Every message takes so many microseconds.

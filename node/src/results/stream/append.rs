@@ -112,6 +112,7 @@ impl Held {
             false => Err(ResultsError::Diverged {
                 stream: stream.id,
                 seq: row.seq,
+                computed: row.digest,
             }),
         }
     }
