@@ -7,9 +7,7 @@ use bytes::Bytes;
 use reqwest::{Response, StatusCode, Url, header};
 use serde::de::DeserializeOwned;
 
-use crate::dto::{
-    Apply, ClusterInfo, Done, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness,
-};
+use crate::dto::{ClusterInfo, Done, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness};
 use crate::routes::rows::{NDJSON, NEXT_CURSOR, PUBLISHED};
 use crate::service::Order;
 
@@ -191,8 +189,9 @@ impl Client {
     pub async fn order(&self, order: &Order) -> Result<Done, ClientError> {
         let pipeline =
             |name: &str, action| self.address(&["v1", "admin", "pipelines", name, action]);
+        let feed = |name: &str, action| self.address(&["v1", "admin", "feeds", name, action]);
         let (url, body) = match order {
-            Order::Apply(apply) => (self.address(&["v1", "admin", "apply"])?, Some(apply)),
+            Order::Apply(apply) => (self.address(&["v1", "admin", "apply"])?, Some(json(apply))),
             Order::RemovePipeline(name) => (pipeline(name, "remove")?, None),
             Order::PausePipeline(name) => (pipeline(name, "pause")?, None),
             Order::ResumePipeline(name) => (pipeline(name, "resume")?, None),
@@ -203,11 +202,11 @@ impl Client {
                     None,
                 )
             }
+            Order::HoldFeed(name) => (feed(name, "hold")?, None),
+            Order::AcceptTicks(name) => (feed(name, "accept")?, None),
+            Order::EndTicks(name, end) => (feed(name, "end")?, Some(json(end))),
         };
-        let body = match body {
-            Some::<&Apply>(apply) => serde_json::to_vec(apply).unwrap_or_default(),
-            None => b"{}".to_vec(),
-        };
+        let body = body.unwrap_or_else(|| b"{}".to_vec());
         let request = self
             .http
             .post(url.clone())
@@ -317,6 +316,10 @@ impl Client {
             .await
             .map_err(|error| unreachable_node(&url, &error))
     }
+}
+
+fn json<T: serde::Serialize>(body: &T) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
 }
 
 async fn body(url: &Url, response: Response) -> Result<Bytes, ClientError> {

@@ -110,6 +110,15 @@ pub fn router(service: Arc<dyn Service>) -> Router {
             "/v1/admin/members/{number}/remove",
             post(routes::admin::remove_member),
         )
+        .route(
+            "/v1/admin/feeds/{name}/hold",
+            post(routes::admin::hold_feed),
+        )
+        .route(
+            "/v1/admin/feeds/{name}/accept",
+            post(routes::admin::accept_ticks),
+        )
+        .route("/v1/admin/feeds/{name}/end", post(routes::admin::end_ticks))
         .route("/healthz", get(routes::health::alive))
         .route("/readyz", get(routes::health::ready))
         .route("/metrics", get(routes::health::metrics))

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::dto::{Apply, ClusterInfo, Done, PipelineInfo, Readiness};
+use crate::dto::{Apply, ClusterInfo, Done, EndTicks, PipelineInfo, Readiness};
 use crate::prometheus::Metric;
 
 /// Which rows are wanted.
@@ -76,6 +76,12 @@ pub enum Order {
     ResumePipeline(String),
     /// A node to be no member any more.
     RemoveMember(u16),
+    /// A feed to stand still until it is decided what becomes of the tick that it is stuck at.
+    HoldFeed(String),
+    /// A held feed to go on as the log says.
+    AcceptTicks(String),
+    /// A held feed to go on from before the tick in dispute.
+    EndTicks(String, EndTicks),
 }
 
 /// Why the node cannot answer.

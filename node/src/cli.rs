@@ -40,6 +40,7 @@ enum Command {
     Query(query::QueryArgs),
     Apply(apply::ApplyArgs),
     Pipelines(apply::PipelinesArgs),
+    Feeds(apply::FeedsArgs),
     Members(apply::MembersArgs),
     /// Compute the rows of files, without a cluster
     Eval(eval::EvalArgs),
@@ -78,6 +79,7 @@ fn dispatch(command: &Command) -> Result<(), CliError> {
         Command::Query(args) => query::query(args),
         Command::Apply(args) => apply::apply(args),
         Command::Pipelines(args) => apply::pipelines(args),
+        Command::Feeds(args) => apply::feeds(args),
         Command::Members(args) => apply::members(args),
         Command::Eval(args) => eval::eval(args),
         #[cfg(feature = "demo")]

@@ -1,6 +1,7 @@
 //! The driver: one thread that reads the agreed log in order, applies it to the agreed state, and hands accepted ticks to
 //! their feeds. Raft itself waits for none of this.
 
+mod ending;
 mod healing;
 mod install;
 mod joining;
@@ -19,7 +20,7 @@ use unisono_replication::rt::mpsc::{Receiver, SyncSender};
 use unisono_replication::tick::CATCH_UP_MS;
 use unisono_replication::{CursorEvent, LogCursor, LogError, Position, Replica};
 
-use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
+use crate::checkpoint::{CheckpointReader, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan, Saver, SetupError};
 use crate::proposer::wall_ms;
@@ -72,7 +73,6 @@ pub struct PendingFeed {
 /// The driver's state.
 pub struct Driver {
     core: Arc<Core>,
-    store: CheckpointStore,
     requests: Receiver<Request>,
     cursor: LogCursor,
     position: Position,
@@ -92,7 +92,6 @@ impl Driver {
     /// The checkpoint is another version's.
     pub fn new(
         core: Arc<Core>,
-        store: CheckpointStore,
         requests: Receiver<Request>,
         checkpoint: Option<StoredCheckpoint>,
     ) -> io::Result<Self> {
@@ -102,7 +101,6 @@ impl Driver {
         let cursor = core.replica.cursor(raft)?;
         let mut driver = Self {
             core,
-            store,
             requests,
             cursor,
             position,
@@ -159,7 +157,7 @@ impl Driver {
                 // Whoever asked may have given up.
                 let _ = reply.send(PendingCheckpoint {
                     position: self.position,
-                    base: self.store.current(),
+                    base: self.core.checkpoints.current(),
                     replica: self.core.replica.clone(),
                     feeds: feeds.collect(),
                 });
@@ -258,6 +256,9 @@ impl Driver {
             }
             Effect::FeedsJoined { from, into } => self.join_feeds(from, into),
             Effect::ConfigChanged => self.core.notify(),
+            Effect::FeedHeld(feed) => self.hold(feed),
+            Effect::FeedReleased { feed, tick } => self.release(feed, tick),
+            Effect::TicksEnded(feed) => self.end_ticks(feed),
             Effect::PipelineRemoved { incarnation, feed } => {
                 self.remove_pipeline(incarnation, feed);
             }

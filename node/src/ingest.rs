@@ -11,7 +11,7 @@ mod workers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub use buffer::{CutChoice, LaneBuffer, Part, TakeError, Waker};
+pub use buffer::{CutChoice, Disputed, LaneBuffer, Part, TakeError, Waker};
 pub use fold::{FoldLane, FoldState, LaneStep};
 pub use read_ahead::{HeldBlock, LaneRoom, OUTSIDE, ReadAhead};
 pub use workers::Workers;

@@ -10,6 +10,7 @@ pub mod confirm;
 pub mod core;
 pub mod decode;
 pub mod definition;
+mod disputed;
 pub mod driver;
 pub mod feed;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod confirm;
 mod creation;
+mod holding;
 mod joining;
 mod lanes;
 
@@ -26,6 +27,7 @@ use crate::status;
 use crate::threads::{Role, lock, test_panic};
 use confirm::Confirming;
 use creation::Creation;
+use holding::Holding;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
 const AT_LEAST: Duration = Duration::from_millis(500);
@@ -61,6 +63,7 @@ async fn propose_all(core: Arc<Core>) {
         proposed: BTreeMap::new(),
         looked: None,
         confirming: Confirming::open(&core),
+        holding: Holding::default(),
     };
     while !core.is_stopping() {
         let wait = match core.authority() {
@@ -98,6 +101,7 @@ struct Proposer {
     proposed: BTreeMap<FeedId, Proposed>,
     looked: Option<Instant>,
     confirming: Confirming,
+    holding: Holding,
 }
 
 /// How far a feed's lanes can be moved.
@@ -123,6 +127,10 @@ impl Proposer {
         let core = Arc::clone(&self.core);
         if let Some(command) = self.creation.next(&core, authority).await {
             self.propose(command).await;
+            return Duration::ZERO;
+        }
+        if let Some(command) = self.holding.next(&core, authority).await {
+            self.propose(Command::HoldFeed(command)).await;
             return Duration::ZERO;
         }
         let (held, wanted) = {
@@ -166,7 +174,7 @@ impl Proposer {
             return Next::Say(Command::JoinFeeds(command));
         }
         if self.looked.is_none_or(|at| rt::since(at) >= LOOK_AROUND) {
-            for (&id, feed) in &agreed.feeds {
+            for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
                 let known = &agreed.machine.feeds()[&id];
                 if let Some(command) = lanes::change(known, feed, authority.term) {
                     return Next::Say(command);

@@ -53,6 +53,8 @@ pub struct Feed {
     pub held: Option<Held>,
     /// Ticks that do not count any more, the oldest first.
     pub ended: Vec<Ended>,
+    /// The last tick that was in dispute, and that an operator has accepted.
+    pub accepted: Option<u64>,
     /// The last entry that cannot be undone together with ticks before it: lanes retired, or another feed came.
     pub bound: u64,
 }
@@ -218,6 +220,7 @@ impl Machine {
             agreed_ms: None,
             held: None,
             ended: Vec::new(),
+            accepted: None,
             bound: 0,
         };
         self.feeds.insert(FeedId(index), feed);

@@ -145,6 +145,20 @@ fn agreement(cluster: &ClusterInfo) -> String {
             drift.node, drift.message
         ));
     }
+    for feed in &cluster.feeds {
+        for ended in &feed.ended {
+            text.push_str(&format!(
+                "  feed {}: ticks of entries {} to {} were ended by a command\n",
+                feed.name, ended.from, ended.at
+            ));
+            for skipped in &ended.skipped {
+                text.push_str(&format!(
+                    "    lane {}: offsets {} to {} were never taken in\n",
+                    skipped.lane, skipped.from, skipped.to
+                ));
+            }
+        }
+    }
     for (name, reason) in &cluster.waiting {
         text.push_str(&format!("  {name} is not created yet: {reason}\n"));
     }
@@ -267,6 +281,8 @@ mod tests {
             feeds: vec![FeedInfo {
                 name: "f".into(),
                 state: FeedState::Stopped { error },
+                dispute: None,
+                ended: Vec::new(),
             }],
             ..ClusterInfo::default()
         };

@@ -5,16 +5,19 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use unisono_engine::row::Incarnation;
 use unisono_replication::command::FeedId;
-use unisono_replication::machine::{Effect, Machine};
+use unisono_replication::machine::{self, Effect, Machine};
 
 use super::{Driver, end};
 use crate::checkpoint::{
     CheckpointReader, CheckpointStore, Replay, StoredCheckpoint, copy, take_rows,
 };
+use crate::core::Core;
 use crate::feed::{Feed, FeedPlan, SetupError};
 use crate::results::ResultsLog;
 use crate::source::LaneTrail;
+use crate::threads::lock;
 
 /// What the status says of a feed meanwhile, and after a failure until the next attempt.
 const UNDER_WAY: &str = "the agreed log does not reach back to this feed's state here: it takes its state from a peer's \
@@ -29,7 +32,7 @@ pub struct Patient {
     /// How far the log was read.
     read: u64,
     stopped: Option<Arc<Feed>>,
-    core: Arc<crate::core::Core>,
+    core: Arc<Core>,
 }
 
 /// One that can be put in again.
@@ -80,7 +83,7 @@ impl Patient {
 impl Driver {
     /// Takes a feed out that can go on from a peer's state at `index`.
     pub(super) fn take_out(&mut self, feed: FeedId, index: u64) -> io::Result<Patient> {
-        let base = self.store.current();
+        let base = self.core.checkpoints.current();
         let base = base.ok_or_else(|| refused("there is no checkpoint here"))?;
         let header = base.header();
         let known = header.feeds.get(&feed).copied().unwrap_or(header.index);
@@ -94,6 +97,12 @@ impl Driver {
         let own = agreed.feeds.get(&feed);
         if own.is_some_and(|own| own.index() >= index) {
             return Err(refused("the feed goes on by itself"));
+        }
+        // Nobody takes what is in dispute from whoever took it in, nor what was ended.
+        if !agreed.machine.feeds()[&feed].counts_at(index) {
+            return Err(refused(
+                "it has taken in a tick that is in dispute, or was ended",
+            ));
         }
         let stopped = agreed.feeds.remove(&feed);
         // Why it is refused, if it is, is said again when it is put in.
@@ -126,8 +135,10 @@ impl Driver {
         let started = self.core.agreed().feeds.get(&feed).cloned();
         if let Some(started) = started {
             let mut changed = false;
+            let (core, machine) = (&self.core, self.core.agreed().machine.clone());
+            let agreed = &machine.feeds()[&feed];
             let read = replay.read_up_to(self.position.index, |index, effect, machine| {
-                changed |= !lead_on(&started, index, effect, machine);
+                changed |= !lead_on(core, &started, agreed, index, effect, machine);
             });
             drop(started);
             if changed {
@@ -140,6 +151,11 @@ impl Driver {
                 return Err(error);
             }
         }
+        let mut wants = lock(&self.core.health.wants);
+        if wants.get(&feed).is_some_and(|&beyond| beyond < index) {
+            wants.remove(&feed);
+        }
+        drop(wants);
         let healed = &self.core.counters.feeds_healed;
         healed.fetch_add(1, Ordering::Relaxed);
         self.core.notify();
@@ -160,10 +176,19 @@ impl Driver {
     }
 }
 
-/// Hands a feed what an entry says of it; `false` if it has to begin otherwise.
-fn lead_on(feed: &Feed, index: u64, effect: Effect, machine: &Machine) -> bool {
+/// Hands a feed what an entry says of it, but for ticks that do not count as it is `agreed` by now; `false` if it has to begin
+/// otherwise.
+pub(super) fn lead_on(
+    core: &Core,
+    feed: &Feed,
+    agreed: &machine::Feed,
+    index: u64,
+    effect: Effect,
+    machine: &Machine,
+) -> bool {
     let own = feed.id;
     match effect {
+        Effect::Ticked(_) if agreed.has_ended(index) => {}
         Effect::Ticked(ticks) => {
             let mut ticks = ticks.into_iter().filter(|tick| tick.feed == own);
             return ticks.all(|tick| feed.tick(index, tick));
@@ -180,7 +205,22 @@ fn lead_on(feed: &Feed, index: u64, effect: Effect, machine: &Machine) -> bool {
             }
         }
         Effect::FeedsJoined { into, .. } => return into != own,
-        Effect::PipelineRemoved { feed: id, .. } => return id != own,
+        Effect::PipelineRemoved {
+            feed: id,
+            incarnation,
+        } if id == own => {
+            let plan = FeedPlan::new(machine, own, &core.config);
+            let Ok(plan) = plan else { return false };
+            feed.remove(index, Incarnation(incarnation), plan);
+        }
+        Effect::FeedReleased { feed: id, .. } if id == own => {
+            feed.go_on(index, machine.feeds()[&own].stands(), Vec::new());
+        }
+        Effect::TicksEnded(id) if id == own => {
+            let known = &machine.feeds()[&own];
+            let streams = known.ended.last().map(|ended| ended.streams.clone());
+            feed.go_on(index, known.stands(), streams.unwrap_or_default());
+        }
         _ => {}
     }
     true

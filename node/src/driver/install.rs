@@ -24,7 +24,7 @@ impl Driver {
         let stopped = std::mem::take(&mut self.core.agreed_mut().feeds);
         end(std::mem::take(&mut self.leaving));
         end(stopped.into_values());
-        let checkpoint = take(&mut parcel, &self.store, &self.core.results)?;
+        let checkpoint = take(&mut parcel, &self.core.checkpoints, &self.core.results)?;
         let header = checkpoint.header();
         self.cursor = self.core.replica.cursor(Some(&header.raft))?;
         self.position = header.position();

@@ -112,6 +112,7 @@ impl Runner {
             }
             Message::Join(join) => self.join(*join)?,
             Message::Remove(remove) => self.remove(*remove)?,
+            Message::GoOn(go_on) => self.go_on(&go_on)?,
             Message::Stop(reason) => return Err(Halt::Fault(reason)),
         }
         self.index = self.index.max(handed.index);
@@ -255,7 +256,7 @@ fn with_lanes<T>(lanes: &[Arc<FoldLane>], act: impl FnOnce(&mut [&mut LaneEngine
     act(&mut engines)
 }
 
-fn classify(error: &ResultsError) -> Halt {
+pub(super) fn classify(error: &ResultsError) -> Halt {
     match error {
         // A full disk: nothing can be kept any more, but all of it comes back from the log after a restart.
         ResultsError::Io { .. } => Halt::Fatal(error.to_string()),

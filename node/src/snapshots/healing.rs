@@ -2,6 +2,7 @@
 //! peer's checkpoint. A peer cuts the feed's part out of its newest one, with the rows that are not published, and is asked
 //! for that piece by piece.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -151,10 +152,31 @@ impl NodeSnapshots {
     }
 }
 
+/// Feeds whose state has to come from a peer, however much of the log is kept, and beyond which index it has to stand: an
+/// operator ended ticks that this node's own state holds, or accepted one that this node cannot read.
+pub fn wanted(core: &Core) -> BTreeMap<FeedId, u64> {
+    let agreed = core.agreed();
+    let mut wanted = lock(&core.health.wants);
+    wanted.retain(|feed, beyond| {
+        let own = agreed.feeds.get(feed);
+        agreed.machine.has_pipelines(*feed) && own.is_none_or(|own| own.index() <= *beyond)
+    });
+    let mut all = wanted.clone();
+    for (&id, feed) in &agreed.feeds {
+        let accepted = agreed.machine.feeds().get(&id).and_then(|it| it.accepted);
+        let disputes = || feed.lanes().iter().any(|lane| lane.disputes());
+        if let Some(tick) = accepted.filter(|&tick| feed.index() < tick && disputes()) {
+            all.entry(id).or_insert(tick - 1);
+        }
+    }
+    all
+}
+
 /// Takes from peers what holds the agreed log back here.
 pub async fn heal(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>) {
-    let held = lock(&snapshots.held).clone();
+    let mut held = lock(&snapshots.held).clone();
     lock(&core.health.held).clone_from(&held);
+    held.extend(wanted(core));
     for (feed, beyond) in held {
         for peer in crate::backfill::peers(core) {
             match take(core, snapshots, feed, beyond, peer).await {

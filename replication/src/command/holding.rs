@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{FeedId, StreamKey};
 use crate::machine::Marks;
 
-/// Who wants a feed to be held, or to go on.
+/// Who wants a feed to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decider {
-    /// Most replicas read the same, and it is not what the log says, or is again.
+    /// Most replicas read the same, and it is not what the log says.
     Majority,
     /// An operator's command.
     Operator,
@@ -81,8 +81,6 @@ pub struct ReleaseFeed {
     pub feed: FeedId,
     /// The feed's last accepted entry, as the proposer knew it.
     pub base: u64,
-    /// Who wants it.
-    pub by: Decider,
 }
 
 /// The tick for which a feed is held, and all that came after it, are as if they had never been: the feed goes on from where

@@ -136,7 +136,6 @@ fn of_disputes(feed: FeedId) -> Vec<(&'static str, Command)> {
         term: 3,
         feed,
         base: 300,
-        by: Decider::Operator,
     };
     let end = EndTicks {
         term: 3,

@@ -3,7 +3,8 @@
 //! A tick that was made alone may be wrong, and its rows may be out already. When most replicas read something else, the feed
 //! stands still by an entry, which remembers where the lanes stood before that tick. Two entries lead on: one says that the
 //! log counts, the other that the tick and all after it do not. Then the lanes go back to where they stood, and the numbers
-//! of rows go on behind all that was published: no number is ever used for a second row.
+//! of rows go on behind all that was published: no number is ever used for a second row. Where the log counts, the lanes stay
+//! where they are, and fingerprints begin anew there: who read something else below can read on all the same.
 
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +86,11 @@ impl Machine {
         let held = self.held_feed(command.feed, command.base)?;
         let tick = held.tick;
         let feed = self.feeds.get_mut(&command.feed).ok_or(Void::Name)?;
-        (feed.base, feed.held) = (index, None);
+        (feed.base, feed.held, feed.accepted) = (index, None, Some(tick));
+        // What replicas read of what is accepted need not lead up to its fingerprint: they are compared from here on.
+        for lane in feed.lanes.iter_mut().filter(|lane| !lane.retired) {
+            lane.begin_at(lane.cut);
+        }
         Ok(Effect::FeedReleased {
             feed: command.feed,
             tick,

@@ -109,14 +109,19 @@ fn a_released_feed_goes_on_where_it_was() {
             term: 1,
             feed: FEED,
             base,
-            by: Decider::Operator,
         })
     };
     assert_eq!(machine.apply(11, 1, &release(9)), Effect::Void(Void::Base));
     let effect = machine.apply(11, 1, &release(10));
     let feed = FEED;
     assert_eq!(effect, Effect::FeedReleased { feed, tick: 8 });
-    assert_eq!(machine.feeds()[&FEED].lanes, lanes);
+    for (lane, before) in machine.feeds()[&FEED].lanes.iter().zip(&lanes) {
+        let cut = before.cut;
+        assert_eq!(
+            (lane.cut, lane.fingerprint, lane.marks.start),
+            (cut, 0, cut)
+        );
+    }
     let again = machine.apply(12, 1, &release(11));
     assert_eq!(again, Effect::Void(Void::Held));
     applied(&mut machine, 12, &tick(1, 11, 400, &[(0, 50)]));
