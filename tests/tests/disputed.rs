@@ -27,6 +27,8 @@ struct Apart {
     dir: tempfile::TempDir,
     /// Event time of the next line, in milliseconds.
     next_ms: u64,
+    /// What those have yet to be given who get nothing to read.
+    late: BTreeMap<u16, String>,
 }
 
 impl Apart {
@@ -52,38 +54,32 @@ impl Apart {
             cluster,
             dir,
             next_ms: (now.as_secs() - 5) * 1000,
+            late: BTreeMap::new(),
         })
     }
 
-    /// Where a replica's file lies, in its sight or out of it.
     fn file(&self, number: u16) -> PathBuf {
         let dir = self.dir.path().join(format!("unisono-{number}"));
-        let seen = dir.join("input");
-        let folder = if seen.is_dir() {
-            seen
-        } else {
-            dir.join("away")
-        };
-        folder.join("a.ndjson")
+        dir.join("input/a.ndjson")
     }
 
-    /// Takes the folder of a replica out of its sight, or puts it back.
-    fn set_blind(&self, number: u16, blind: bool) -> Result<()> {
-        let dir = self.dir.path().join(format!("unisono-{number}"));
-        let (seen, away) = (dir.join("input"), dir.join("away"));
-        let (from, to) = if blind { (seen, away) } else { (away, seen) };
-        Ok(std::fs::rename(from, to)?)
-    }
-
-    /// The same line for all, but for a replica that gets a wrong one.
+    /// The same line for all, but for a replica that gets a wrong one. It comes later to who is blind.
     fn append(&mut self, wrong: Option<u16>) -> Result<()> {
         for number in 1..=3 {
             let value = if wrong == Some(number) { 9 } else { 1 };
-            let mut file = OpenOptions::new().append(true).open(self.file(number))?;
-            file.write_all(format!("{{\"at\":{},\"v\":{value}}}\n", self.next_ms).as_bytes())?;
+            let line = format!("{{\"at\":{},\"v\":{value}}}\n", self.next_ms);
+            match self.late.get_mut(&number) {
+                Some(late) => late.push_str(&line),
+                None => self.write(number, &line)?,
+            }
         }
         self.next_ms += 1000 / A_SECOND;
         Ok(())
+    }
+
+    fn write(&self, number: u16, lines: &str) -> Result<()> {
+        let mut file = OpenOptions::new().append(true).open(self.file(number))?;
+        Ok(file.write_all(lines.as_bytes())?)
     }
 
     fn append_seconds(&mut self, seconds: u64) -> Result<()> {
@@ -154,7 +150,7 @@ impl Apart {
         Ok(rows)
     }
 
-    /// Has two replicas blind while the leader reads a wrong record, publishes a row of it alone, and goes on; then all see.
+    /// Has the leader alone read on, with a wrong record, and publish a row of it; then all others read what they lack.
     /// Gives the leader and what it had published.
     async fn one_wrong_record_alone() -> Result<(Self, u16, Vec<Value>)> {
         let mut apart = Self::start().await?;
@@ -163,14 +159,8 @@ impl Apart {
             apart.rows(number, |row| row["seq"] == 1).await?;
         }
         let leader = apart.cluster.wait_leader().await?;
-        let others: Vec<u16> = (1..=3).filter(|&number| number != leader).collect();
-        for &number in &others {
-            apart.set_blind(number, true)?;
-        }
-        for &number in &others {
-            apart.ready(number, "", 503, "input").await?;
-        }
-        // Between them a whole second: what is wrong is in one row alone.
+        let others = (1..=3).filter(|&number| number != leader);
+        apart.late = others.map(|number| (number, String::new())).collect();
         apart.append(Some(leader))?;
         apart.append_seconds(3)?;
         let published = apart.rows(leader, is_wrong).await?;
@@ -178,8 +168,8 @@ impl Apart {
             apart.cluster.wait_leader().await? == leader,
             "another one leads"
         );
-        for &number in &others {
-            apart.set_blind(number, false)?;
+        for (number, lines) in std::mem::take(&mut apart.late) {
+            apart.write(number, &lines)?;
         }
         Ok((apart, leader, published))
     }
