@@ -15,7 +15,9 @@ use unisono_replication::rt;
 use super::NodeSnapshots;
 use crate::checkpoint::{CheckpointReader, Scratch, send};
 use crate::core::Core;
+use crate::disputed::{Wanted, find};
 use crate::driver::Request;
+use crate::status;
 use crate::threads::lock;
 
 /// The first byte of a question for a feed's part.
@@ -172,12 +174,51 @@ pub fn wanted(core: &Core) -> BTreeMap<FeedId, u64> {
     all
 }
 
+/// Whether the feed waits here at a tick that was made alone, that is read otherwise here, and that no majority has taken in: whoever
+/// took it in may be wrong, and nobody takes a state from there before that is decided.
+fn is_open(core: &Core, feed: FeedId) -> bool {
+    let (accepted, dispute) = {
+        let agreed = core.agreed();
+        let known = agreed.machine.feeds().get(&feed);
+        let mut disputes = status::disputes(&agreed).into_iter();
+        (
+            known.and_then(|known| known.accepted),
+            disputes.find(|dispute| dispute.feed == feed.0),
+        )
+    };
+    let Some(dispute) = dispute else { return false };
+    let wanted = Wanted::Move {
+        lane: dispute.lane,
+        from: dispute.from,
+        to: dispute.to,
+    };
+    // What cannot be told is asked again the next time.
+    let Ok(found) = find(core, feed, wanted) else {
+        return true;
+    };
+    let Some(tick) = found.filter(|tick| tick.alone && accepted != Some(tick.index)) else {
+        return false;
+    };
+    let voters = core.replica.view().borrow().voters.clone();
+    let peers = status::peers(core, status::FRESH).into_iter();
+    let took = peers.filter(|(node, told)| {
+        let taken = told.condition.taken.get(&feed.0);
+        voters.contains(node) && taken.is_some_and(|&taken| taken >= tick.index)
+    });
+    took.count() * 2 <= voters.len()
+}
+
 /// Takes from peers what holds the agreed log back here.
 pub async fn heal(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>) {
     let mut held = lock(&snapshots.held).clone();
     lock(&core.health.held).clone_from(&held);
     held.extend(wanted(core));
     for (feed, beyond) in held {
+        let own = Arc::clone(core);
+        let waits = rt::blocking(move || is_open(&own, feed)).await;
+        if waits.unwrap_or(true) {
+            continue;
+        }
         for peer in crate::backfill::peers(core) {
             match take(core, snapshots, feed, beyond, peer).await {
                 Ok(None) => continue,
