@@ -323,11 +323,11 @@ pub struct FeedInfo {
     /// Whether it runs.
     #[serde(flatten)]
     pub state: FeedState,
-    /// What it is held for until an operator decides; `null` where it is not.
-    #[serde(default)]
+    /// What it is held for until an operator decides; not there where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispute: Option<DisputeInfo>,
-    /// Ticks that an operator ended, the oldest first.
-    #[serde(default)]
+    /// Ticks that an operator ended, the oldest first; not there where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<EndedInfo>,
 }
 

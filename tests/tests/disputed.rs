@@ -320,3 +320,73 @@ async fn an_accepted_tick_counts_and_who_cannot_read_it_takes_the_state_of_the_o
     }
     assert!(all.iter().all(|rows| *rows == all[0]), "{all:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tick_that_nobody_can_read_again_is_held_and_ended_by_command_and_what_is_skipped_is_told()
+ {
+    let mut apart = Apart::start().await.unwrap();
+    apart.append_seconds(3).unwrap();
+    let mut published = Vec::new();
+    for number in 1..=3 {
+        published = apart.rows(number, |row| row["seq"] == 1).await.unwrap();
+    }
+    apart.cluster.kill_all().unwrap();
+    let mut length = 0;
+    for number in 1..=3 {
+        let text = std::fs::read_to_string(apart.file(number)).unwrap();
+        std::fs::write(apart.file(number), text.replace("\"v\":1", "\"v\":2")).unwrap();
+        length = text.len();
+    }
+    apart.cluster.restart_all().unwrap();
+    let strict = format!("?pipeline={PIPELINE}");
+    for number in 1..=3 {
+        apart
+            .ready(number, &strict, 503, "other records were agreed")
+            .await
+            .unwrap();
+    }
+    // It may be restored: nobody holds the feed by itself.
+    let cluster = apart.get(1, "/v1/cluster").await.unwrap().1;
+    let cluster: Value = serde_json::from_str(&cluster).unwrap();
+    let feed = cluster["feeds"][0]["name"].as_str().unwrap().to_owned();
+    assert_eq!(cluster["feeds"][0]["dispute"], Value::Null);
+    let refused = apart
+        .unisono(&["feeds", "end", &feed])
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("is not held"), "{refused}");
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = apart.unisono(&["feeds", "hold", &feed]) {
+        assert!(Instant::now() < deadline, "{error}");
+    }
+    let start = format!("events/a.ndjson={length}");
+    apart
+        .unisono(&["feeds", "end", &feed, "--start", &start])
+        .unwrap();
+    apart.append_seconds(3).unwrap();
+    let newest = published.len() + 1;
+    let mut all = Vec::new();
+    for number in 1..=3 {
+        let rows = apart
+            .rows(number, |row| row["seq"] == newest)
+            .await
+            .unwrap();
+        assert_eq!(rows[..published.len()], published);
+        for row in &rows[published.len()..] {
+            let (events, total) = (&row["values"]["events"], &row["values"]["total"]);
+            assert!(events == 0 || (events == 10 && total == 10), "{row}");
+        }
+        apart.ready(number, &strict, 200, "true").await.unwrap();
+        let metrics = apart.get(number, "/metrics").await.unwrap().1;
+        let skipped = format!("lane=\"a.ndjson\"}} {length}");
+        let told = metrics.lines().any(|line| {
+            line.starts_with("unisono_lane_skipped_offsets{") && line.ends_with(&skipped)
+        });
+        assert!(told, "{metrics}");
+        all.push(rows[..newest].to_vec());
+    }
+    assert!(all.iter().all(|rows| *rows == all[0]), "{all:?}");
+    let status = apart.unisono(&["status"]).unwrap();
+    let told = format!("offsets 0 to {length} were never taken in");
+    assert!(status.contains(&told), "{status}");
+}
