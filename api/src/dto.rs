@@ -340,8 +340,10 @@ pub struct DisputeInfo {
     pub tick: u64,
     /// That tick was made alone.
     pub alone: bool,
-    /// `majority` or `operator`.
+    /// `majority`, `operator`, or `length`: the agreed log was kept for it for too long.
     pub by: String,
+    /// The entry of the state that it is parked at; `null` where the log is still kept for it.
+    pub parked: Option<u64>,
     /// The stretch in dispute, as far as it is known.
     pub stretch: Option<StretchInfo>,
 }

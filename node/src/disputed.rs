@@ -65,14 +65,28 @@ pub fn find(core: &Core, feed: FeedId, wanted: Wanted) -> io::Result<Option<Foun
     let Some((index, alone)) = found else {
         return Ok(None);
     };
-    let mut replay = Replay::begin(&core.replica, header)?;
-    replay.read_up_to(index - 1, |_, _, _| {})?;
-    let before = replay.machine().feeds().get(&feed);
-    Ok(before.map(|before| FoundTick {
+    let stands = stands_at(core, feed, index - 1)?;
+    Ok(stands.map(|stands| FoundTick {
         index,
         alone,
-        stands: before.stands(),
+        stands,
     }))
+}
+
+/// Where a feed's lanes stood at an index of the log; `None`: the log does not reach back to that.
+///
+/// # Errors
+/// The log cannot be read.
+pub fn stands_at(core: &Core, feed: FeedId, index: u64) -> io::Result<Option<Vec<LaneStand>>> {
+    let base = core.checkpoints.current();
+    let header = base.as_ref().map(StoredCheckpoint::header);
+    if header.is_some_and(|header| header.index > index) {
+        return Ok(None);
+    }
+    let mut replay = Replay::begin(&core.replica, header)?;
+    replay.read_up_to(index, |_, _, _| {})?;
+    let known = replay.machine().feeds().get(&feed);
+    Ok(known.map(|known| known.stands()))
 }
 
 fn is_wanted(tick: &AcceptedTick, index: u64, wanted: Wanted) -> bool {

@@ -259,6 +259,7 @@ impl Driver {
             Effect::FeedHeld(feed) => self.hold(feed),
             Effect::FeedReleased { feed, tick } => self.release(feed, tick),
             Effect::TicksEnded(feed) => self.end_ticks(feed),
+            Effect::FeedParked(feed) => self.park(feed),
             Effect::PipelineRemoved { incarnation, feed } => {
                 self.remove_pipeline(incarnation, feed);
             }

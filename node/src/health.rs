@@ -25,6 +25,8 @@ pub struct Condition {
     pub feeds: BTreeMap<u64, bool>,
     /// How far each feed that has started there has taken in the agreed log, by the index of the last entry.
     pub taken: BTreeMap<u64, u64>,
+    /// Where each feed's state stands in its last checkpoint.
+    pub saved: BTreeMap<u64, u64>,
     /// What it reads otherwise than is agreed, and has read at least twice.
     pub disputes: Vec<TakenOtherwise>,
 }

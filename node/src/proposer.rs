@@ -6,6 +6,7 @@ mod creation;
 mod holding;
 mod joining;
 mod lanes;
+mod parking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::threads::{Role, lock, test_panic};
 use confirm::Confirming;
 use creation::Creation;
 use holding::Holding;
+use parking::Parking;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
 const AT_LEAST: Duration = Duration::from_millis(500);
@@ -64,6 +66,7 @@ async fn propose_all(core: Arc<Core>) {
         looked: None,
         confirming: Confirming::open(&core),
         holding: Holding::default(),
+        parking: Parking::default(),
     };
     while !core.is_stopping() {
         let wait = match core.authority() {
@@ -102,6 +105,7 @@ struct Proposer {
     looked: Option<Instant>,
     confirming: Confirming,
     holding: Holding,
+    parking: Parking,
 }
 
 /// How far a feed's lanes can be moved.
@@ -131,6 +135,10 @@ impl Proposer {
         }
         if let Some(command) = self.holding.next(&core, authority).await {
             self.propose(Command::HoldFeed(command)).await;
+            return Duration::ZERO;
+        }
+        if let Some(command) = self.parking.next(&core, authority).await {
+            self.propose(Command::ParkFeed(command)).await;
             return Duration::ZERO;
         }
         let (held, wanted) = {

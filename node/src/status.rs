@@ -17,7 +17,7 @@ use crate::health::Condition;
 use crate::threads::lock;
 pub use condition::{
     contact, disputes, feed_name, feed_troubles, held_by_transactions, hole, lag, observe, own,
-    peers, seat, stopped, waits, watch_fitness,
+    peers, saved, seat, stopped, waits, watch_fitness,
 };
 pub use decision::{feed_named, held_by_decision};
 pub use unpublished::{held, held_feeds, unpublished};
@@ -184,6 +184,7 @@ mod tests {
                 score: 3,
                 feeds: [(7, true), (300, false)].into(),
                 taken: [(7, 299)].into(),
+                saved: [(7, 280)].into(),
                 disputes: vec![TakenOtherwise {
                     feed: 7,
                     lane: 2,

@@ -6,7 +6,9 @@ mod holding;
 
 use serde::{Deserialize, Serialize};
 
-pub use holding::{Decider, Dispute, EndTicks, HoldFeed, LaneStand, ReleaseFeed, StreamEnd, Told};
+pub use holding::{
+    Decider, Dispute, EndTicks, HoldFeed, LaneStand, ParkFeed, ReleaseFeed, StreamEnd, Told,
+};
 
 /// The version of the format that this program writes and reads.
 const VERSION: u8 = 4;
@@ -51,6 +53,8 @@ pub enum Command {
     ReleaseFeed(ReleaseFeed),
     /// What the log says of a held feed, from the tick in dispute on, does not count.
     EndTicks(EndTicks),
+    /// A feed that nobody can lead on keeps the log no more.
+    ParkFeed(ParkFeed),
 }
 
 /// A set of lanes read together.
@@ -374,6 +378,7 @@ impl Command {
             Self::HoldFeed(command) => command.term,
             Self::ReleaseFeed(command) => command.term,
             Self::EndTicks(command) => command.term,
+            Self::ParkFeed(command) => command.term,
         }
     }
 }

@@ -115,6 +115,8 @@ pub enum Effect {
     ConfigChanged,
     /// A feed stands still.
     FeedHeld(FeedId),
+    /// A feed stands still right after a state that checkpoints have.
+    FeedParked(FeedId),
     /// It goes on, and what the log says counts.
     FeedReleased {
         /// The feed.
@@ -203,6 +205,7 @@ impl Machine {
             Command::HoldFeed(command) => self.hold_feed(index, command),
             Command::ReleaseFeed(command) => self.release_feed(index, *command),
             Command::EndTicks(command) => self.end_ticks(index, command),
+            Command::ParkFeed(command) => self.park_feed(index, command),
         };
         done.unwrap_or_else(Effect::Void)
     }

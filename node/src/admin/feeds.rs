@@ -124,6 +124,14 @@ impl Hand<'_> {
 
     pub(super) async fn accept_ticks(&mut self, name: &str) -> Result<(), Refusal> {
         let (id, feed, held) = self.held(name)?;
+        let (_, told) = self.conditions();
+        let mut taken = told.values().filter_map(|told| told.taken.get(&id.0));
+        if held.parked.is_some() && !taken.any(|&at| at >= held.tick) {
+            return Err(conflict(format!(
+                "feed {name} is parked, and no replica that is heard of has taken in what the log says: it can only be ended; nothing was \
+                 changed"
+            )));
+        }
         let release = ReleaseFeed {
             term: self.authority.term,
             feed: id,
@@ -142,7 +150,10 @@ impl Hand<'_> {
         let (id, feed, held) = self.held(name)?;
         let skips = skips(&feed, &held, &end.starts)?;
         let (voters, told) = self.conditions();
-        let stands = |told: &Condition| told.taken.get(&id.0).is_some_and(|&at| at < held.tick);
+        let stands = |told: &Condition| match held.parked {
+            Some(state) => told.saved.get(&id.0) == Some(&state),
+            None => told.taken.get(&id.0).is_some_and(|&at| at < held.tick),
+        };
         let before = told.values().filter(|told| stands(told)).count();
         if before * 2 < voters {
             return Err(conflict(format!(

@@ -271,6 +271,12 @@ impl Hand<'_> {
             name: name.clone(),
         };
         self.propose(Command::RemovePipeline(command)).await?;
+        if self.agreed(|machine| machine.pipeline_named(&name).is_some()) {
+            return Err(Refusal::Conflict(format!(
+                "pipeline {name}: its feed is parked, with others on it: decide about the feed first (unisono feeds end), or remove them \
+                 together by applying each with another definition afterwards"
+            )));
+        }
         self.tell(format!(
             "pipeline {name}: removed; its rows are no longer published or served, and leave the disks with the checkpoints after \
              the next. Files that still name it do not bring it back"

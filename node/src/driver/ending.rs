@@ -12,6 +12,7 @@ use unisono_replication::machine::{Effect, Machine};
 use super::healing::lead_on;
 use super::{Driver, end};
 use crate::checkpoint::{Header, Replay, StoredCheckpoint};
+use crate::core::Agreed;
 use crate::feed::FeedPlan;
 use crate::status;
 use crate::threads::lock;
@@ -19,6 +20,13 @@ use crate::threads::lock;
 /// What the status says of a feed whose checkpoint here has taken in what does not count.
 const AFTER: &str = "this node has taken in a tick that an operator ended, and has no state from before: it takes its state from \
                      a peer's checkpoint, and tries again until one is there";
+
+/// What it says of a feed that goes on, and whose checkpoint here is parked where it does not go on from.
+const BEFORE: &str = "this node has no state of the feed that the log leads on: it takes its state from a peer's checkpoint, and tries \
+                      again until one is there";
+/// What it says of a parked feed.
+const PARKED: &str = "the feed is parked: the agreed log is kept for it no more, and it goes on from its state in the checkpoint when \
+                      an operator ends its ticks";
 
 /// A feed that can begin again, where it stands, and the state of the log there.
 struct Begun {
@@ -38,6 +46,52 @@ impl Driver {
         self.core.notify();
     }
 
+    /// A feed that stands before the tick ends here; its state is in the checkpoint, or comes there from a peer. One that has taken
+    /// the tick in has what counts if that is accepted.
+    pub(super) fn park(&mut self, id: FeedId) {
+        let parked = self.core.agreed().machine.feeds()[&id].parked();
+        let saved = status::saved(&self.core).get(&id.0).copied();
+        let stopped = {
+            let mut agreed = self.core.agreed_mut();
+            // Since the state is the furthest one that counts, whoever saved more has taken in the tick.
+            let saved_more = saved > parked;
+            let own = agreed.feeds.get(&id);
+            let is_through = own.is_some_and(|own| own.waits_since().is_none());
+            let stays = saved_more || (is_through && saved != parked);
+            match stays {
+                true => None,
+                false => {
+                    agreed.refused.insert(id, PARKED.to_owned());
+                    agreed.feeds.remove(&id)
+                }
+            }
+        };
+        self.pending.remove(&id);
+        end(stopped);
+        tracing::error!(
+            feed = id.0,
+            state = parked,
+            "feed parked: the agreed log is kept for it no more"
+        );
+        self.core.notify();
+        self.core.health.due.notify_one();
+    }
+
+    /// A feed whose state in a checkpoint the log does not lead on from: it is parked there, or was.
+    pub(super) fn leave_parked(&self, agreed: &mut Agreed, id: FeedId) {
+        let Some(feed) = agreed.machine.feeds().get(&id) else {
+            return;
+        };
+        let reason = match feed.parked().is_some() {
+            true => PARKED,
+            false => {
+                lock(&self.core.health.wants).insert(id, agreed.index.saturating_sub(1));
+                BEFORE
+            }
+        };
+        agreed.refused.insert(id, reason.to_owned());
+    }
+
     /// What the log says counts: who could not take that in takes the state of one that could, and so wants its checkpoint.
     pub(super) fn release(&self, feed: FeedId, tick: u64) {
         tracing::warn!(
@@ -46,9 +100,12 @@ impl Driver {
             "the held feed goes on, and what the log says counts"
         );
         let agreed = self.core.agreed();
+        let index = self.position.index;
         if let Some(running) = agreed.feeds.get(&feed) {
             let stands = agreed.machine.feeds()[&feed].stands();
-            running.go_on(self.position.index, stands, Vec::new());
+            running.go_on(index, stands, Vec::new());
+        } else {
+            lock(&self.core.health.wants).insert(feed, index - 1);
         }
         drop(agreed);
         self.core.notify();
@@ -99,6 +156,10 @@ impl Driver {
         let core = &self.core;
         let machine = core.agreed().machine.clone();
         let ended = &machine.feeds()[&id];
+        if index == self.position.index {
+            let streams = ended.ended.last().map(|ended| ended.streams.clone());
+            started.go_on(index, ended.stands(), streams.unwrap_or_default());
+        }
         let read = replay.read_up_to(self.position.index, |index, effect, machine| {
             changed |= !lead_on(core, &started, ended, index, effect, machine);
         });
@@ -125,6 +186,12 @@ impl Driver {
         };
         let header = base.map(StoredCheckpoint::header);
         let known = header.and_then(|header| header.feeds.get(&id)).copied();
+        if let (Some(index), Some(base)) = (known, base)
+            && index + 1 == from
+            && base.header().index > index
+        {
+            return self.from_parked(id, base);
+        }
         let mut replay = Replay::begin(&self.core.replica, header)?;
         let plan_at = |machine: &Machine| FeedPlan::new(machine, id, &self.core.config);
         match (known, base) {
@@ -154,6 +221,20 @@ impl Driver {
                 })
             }
         }
+    }
+
+    /// The log does not reach back to the state; but nothing lies between that and the ticks that were ended.
+    fn from_parked(&self, id: FeedId, base: &StoredCheckpoint) -> io::Result<Begun> {
+        let index = self.position.index;
+        let mut replay = Replay::begin(&self.core.replica, Some(base.header()))?;
+        replay.read_up_to(index, |_, _, _| {})?;
+        let plan = FeedPlan::new(replay.machine(), id, &self.core.config);
+        let plan = super::install::restore(plan, id, base)?;
+        Ok(Begun {
+            plan,
+            index,
+            replay,
+        })
     }
 
     /// The last entry before the first that moves a feed of which the checkpoint has no state: it has taken in nothing there.

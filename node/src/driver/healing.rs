@@ -11,7 +11,7 @@ use unisono_replication::machine::{self, Effect, Machine};
 
 use super::{Driver, end};
 use crate::checkpoint::{
-    CheckpointReader, CheckpointStore, Replay, StoredCheckpoint, copy, take_rows,
+    CheckpointReader, CheckpointStore, Replay, StoredCheckpoint, copy, copy_parts, take_rows,
 };
 use crate::core::Core;
 use crate::feed::{Feed, FeedPlan, SetupError};
@@ -32,6 +32,8 @@ pub struct Patient {
     /// How far the log was read.
     read: u64,
     stopped: Option<Arc<Feed>>,
+    /// It is parked at this state, and stays so.
+    parked: bool,
     core: Arc<Core>,
 }
 
@@ -44,6 +46,28 @@ pub struct Healed {
 }
 
 impl Patient {
+    /// Whether the state is only to be kept, for the feed is parked.
+    pub fn is_parked(&self) -> bool {
+        self.parked
+    }
+
+    /// Keeps a peer's state of a parked feed in the place of this node's. Rows stay as they are: what the feed goes on behind is
+    /// said when it does.
+    ///
+    /// # Errors
+    /// The part, or something here, cannot be read, or not be written.
+    pub fn keep(self, mut part: CheckpointReader, store: &CheckpointStore) -> io::Result<u64> {
+        let Self { feed, index, .. } = self;
+        let mut header = self.base.header().clone();
+        header.feeds.insert(feed, index);
+        header.made_at = self.read.max(header.made_at);
+        let mut checkpoint = store.begin(header)?;
+        copy(&self.base, &mut checkpoint, |other| other != feed)?;
+        copy_parts(&mut part, &mut checkpoint)?;
+        store.finish(checkpoint)?;
+        Ok(index)
+    }
+
     /// Puts a peer's part in the place of this node's: rows first, then a checkpoint that names them.
     ///
     /// # Errors
@@ -87,10 +111,13 @@ impl Driver {
         let base = base.ok_or_else(|| refused("there is no checkpoint here"))?;
         let header = base.header();
         let known = header.feeds.get(&feed).copied().unwrap_or(header.index);
-        if index <= known || index > self.position.index {
+        let mut agreed = self.core.agreed_mut();
+        let parked = agreed.machine.feeds().get(&feed);
+        let parked = parked.and_then(machine::Feed::parked);
+        let fits = parked.map_or(index > known, |parked| parked == index);
+        if !fits || index > self.position.index {
             return Err(refused("it stands elsewhere than this node needs"));
         }
-        let mut agreed = self.core.agreed_mut();
         if !agreed.machine.has_pipelines(feed) || self.pending.contains_key(&feed) {
             return Err(refused("the feed is another one by now"));
         }
@@ -106,13 +133,16 @@ impl Driver {
         }
         let stopped = agreed.feeds.remove(&feed);
         // Why it is refused, if it is, is said again when it is put in.
-        agreed.refused.insert(feed, UNDER_WAY.to_owned());
+        if parked.is_none() {
+            agreed.refused.insert(feed, UNDER_WAY.to_owned());
+        }
         Ok(Patient {
             feed,
             index,
             base,
             read: self.position.index,
             stopped,
+            parked: parked.is_some(),
             core: Arc::clone(&self.core),
         })
     }

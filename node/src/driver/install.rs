@@ -50,6 +50,11 @@ impl Driver {
         agreed.refused.clear();
         self.created.clear();
         self.pending.clone_from(&header.feeds);
+        // What is parked has no log that leads on from there.
+        let parked = self.pending.extract_if(.., |_, at| *at < header.index);
+        for (id, _) in parked.collect::<Vec<_>>() {
+            self.leave_parked(&mut agreed, id);
+        }
         for (&id, feed) in header.machine.feeds() {
             let blank = feed.ticks == 0 && header.machine.has_pipelines(id);
             if blank && !header.feeds.contains_key(&id) {

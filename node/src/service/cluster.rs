@@ -210,6 +210,7 @@ fn dispute(feed: &machine::Feed, held: &Held) -> DisputeInfo {
     let by = match held.by {
         Decider::Majority => "majority",
         Decider::Operator => "operator",
+        Decider::Length => "length",
     };
     let stretch = held.dispute.as_ref().and_then(|dispute| {
         let lane = feed.lanes.get(dispute.lane as usize)?;
@@ -232,6 +233,7 @@ fn dispute(feed: &machine::Feed, held: &Held) -> DisputeInfo {
         tick: held.tick,
         alone: held.alone,
         by: by.to_owned(),
+        parked: held.parked,
         stretch,
     }
 }

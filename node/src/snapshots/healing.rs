@@ -149,6 +149,9 @@ impl NodeSnapshots {
         let index = part.header().feeds.get(&feed).copied().unwrap_or(0);
         let _making = lock(&self.making);
         let patient = self.request(|reply| Request::TakeOut(feed, index, reply))??;
+        if patient.is_parked() {
+            return patient.keep(part, &self.store);
+        }
         let healed = Box::new(patient.treat(part, &self.store, &self.results)?);
         self.request(|reply| Request::PutIn(healed, reply))?
     }
@@ -164,6 +167,15 @@ pub fn wanted(core: &Core) -> BTreeMap<FeedId, u64> {
         agreed.machine.has_pipelines(*feed) && own.is_none_or(|own| own.index() <= *beyond)
     });
     let mut all = wanted.clone();
+    let saved = status::saved(core);
+    for (&id, feed) in agreed.machine.feeds() {
+        let Some(state) = feed.parked() else { continue };
+        // Whoever saved more, or goes on to do so, has what counts if the tick is accepted.
+        let goes_on = agreed.feeds.contains_key(&id);
+        if !goes_on && saved.get(&id.0).is_none_or(|&saved| saved < state) {
+            all.insert(id, state - 1);
+        }
+    }
     for (&id, feed) in &agreed.feeds {
         let accepted = agreed.machine.feeds().get(&id).and_then(|it| it.accepted);
         let disputes = || feed.lanes().iter().any(|lane| lane.disputes());
@@ -177,21 +189,19 @@ pub fn wanted(core: &Core) -> BTreeMap<FeedId, u64> {
 /// Whether the feed waits here at a tick that was made alone, that is read otherwise here, and that no majority has taken in: whoever
 /// took it in may be wrong, and nobody takes a state from there before that is decided.
 fn is_open(core: &Core, feed: FeedId) -> bool {
-    let (accepted, dispute) = {
+    let (accepted, disputed) = {
         let agreed = core.agreed();
         let known = agreed.machine.feeds().get(&feed);
-        let mut disputes = status::disputes(&agreed).into_iter();
-        (
-            known.and_then(|known| known.accepted),
-            disputes.find(|dispute| dispute.feed == feed.0),
-        )
+        let lanes = agreed.feeds.get(&feed).map(|own| own.lanes());
+        let mut lanes = (0_u32..).zip(lanes.unwrap_or_default());
+        let disputed = lanes.find_map(|(lane, buffer)| Some((lane, buffer.dispute()?)));
+        (known.and_then(|known| known.accepted), disputed)
     };
-    let Some(dispute) = dispute else { return false };
-    let wanted = Wanted::Move {
-        lane: dispute.lane,
-        from: dispute.from,
-        to: dispute.to,
+    let Some((lane, dispute)) = disputed else {
+        return false;
     };
+    let (from, to) = (dispute.from, dispute.to);
+    let wanted = Wanted::Move { lane, from, to };
     // What cannot be told is asked again the next time.
     let Ok(found) = find(core, feed, wanted) else {
         return true;

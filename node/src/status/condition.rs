@@ -225,8 +225,18 @@ pub fn own(core: &Core) -> Condition {
             .iter()
             .map(|(id, feed)| (id.0, feed.index()))
             .collect(),
+        saved: saved(core),
         disputes: disputes(&agreed),
     }
+}
+
+/// Where each feed's state stands in the last checkpoint.
+#[must_use]
+pub fn saved(core: &Core) -> BTreeMap<u64, u64> {
+    let checkpoint = core.checkpoints.current();
+    let feeds = checkpoint.map(|checkpoint| checkpoint.header().feeds.clone());
+    let feeds = feeds.unwrap_or_default().into_iter();
+    feeds.map(|(id, index)| (id.0, index)).collect()
 }
 
 /// What this node reads otherwise than is agreed. What was read once may be right the next time.

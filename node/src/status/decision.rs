@@ -30,9 +30,16 @@ pub fn held_by_decision(agreed: &Agreed, id: FeedId) -> Option<String> {
         (Some(dispute), _) => told(feed, dispute),
         (None, Decider::Majority) => "takes in what most replicas do not read".to_owned(),
         (None, Decider::Operator) => "was held by an operator".to_owned(),
+        (None, Decider::Length) => "could be led on by nobody".to_owned(),
+    };
+    let parked = match held.parked {
+        Some(state) => format!(
+            " (parked at its state of entry {state}: the log from there on is kept no more)"
+        ),
+        None => String::new(),
     };
     Some(format!(
-        "feed {name} is held since entry {since} of the agreed log: its tick of entry {tick}{alone} {what}; it takes in nothing more \
+        "feed {name} is held since entry {since} of the agreed log: its tick of entry {tick}{alone} {what}{parked}; it takes in nothing more \
          and publishes nothing until an operator decides: unisono feeds accept {name} if the log is right, unisono feeds end {name} \
          if that tick and all after it are to be dropped"
     ))

@@ -12,6 +12,8 @@ pub enum Decider {
     Majority,
     /// An operator's command.
     Operator,
+    /// Nobody can lead the feed on, and the agreed log is kept for it.
+    Length,
 }
 
 /// A feed makes no ticks and publishes nothing until it is decided what becomes of one of its ticks.
@@ -70,6 +72,22 @@ pub struct Told {
     pub cut: i64,
     /// Their fingerprint.
     pub fingerprint: u64,
+}
+
+/// A feed that nobody can lead on is held right after a state that replicas have in their checkpoints: the log that leads from
+/// there on is kept for it no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkFeed {
+    /// The proposer's term.
+    pub term: u64,
+    /// The feed.
+    pub feed: FeedId,
+    /// The feed's last accepted entry, as the proposer knew it.
+    pub base: u64,
+    /// The index of the log at which that state stands.
+    pub state: u64,
+    /// Where the lanes that there were stood there, by lane.
+    pub stands: Vec<LaneStand>,
 }
 
 /// A held feed goes on, and what the log says counts: whoever reads something else takes the state of another replica.

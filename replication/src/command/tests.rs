@@ -132,6 +132,13 @@ fn of_disputes(feed: FeedId) -> Vec<(&'static str, Command)> {
             }],
         }),
     };
+    let park = ParkFeed {
+        term: 3,
+        feed,
+        base: 300,
+        state: 280,
+        stands: hold.stands.clone(),
+    };
     let release = ReleaseFeed {
         term: 3,
         feed,
@@ -155,6 +162,7 @@ fn of_disputes(feed: FeedId) -> Vec<(&'static str, Command)> {
         ("command-hold-feed", Command::HoldFeed(hold)),
         ("command-release-feed", Command::ReleaseFeed(release)),
         ("command-end-ticks", Command::EndTicks(end)),
+        ("command-park-feed", Command::ParkFeed(park)),
     ]
 }
 

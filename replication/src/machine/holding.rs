@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, Feed, Lane, Machine, Void};
 use crate::command::{
-    Decider, Dispute, EndTicks, FeedId, HoldFeed, LaneStand, ReleaseFeed, Stream, StreamEnd,
-    StreamKey,
+    Decider, Dispute, EndTicks, FeedId, HoldFeed, LaneStand, ParkFeed, ReleaseFeed, Stream,
+    StreamEnd, StreamKey,
 };
 
 /// So many of the last decisions are remembered for people and for replicas on their way through the log.
@@ -32,6 +32,8 @@ pub struct Held {
     pub by: Decider,
     /// What is in dispute, as far as it is known.
     pub dispute: Option<Dispute>,
+    /// The log from this index on is kept for the feed no more: whoever goes on from before the tick has the state there.
+    pub parked: Option<u64>,
 }
 
 /// Ticks that do not count.
@@ -59,11 +61,7 @@ impl Machine {
     pub(super) fn hold_feed(&mut self, index: u64, command: &HoldFeed) -> Result<Effect, Void> {
         let feed = self.feeds.get_mut(&command.feed).ok_or(Void::Name)?;
         feed.check_base(command.base)?;
-        let fits =
-            command.stands.iter().zip(&feed.lanes).all(|(stand, lane)| {
-                stand.cut <= lane.cut && stand.marks.start == lane.marks.start
-            });
-        if command.tick > feed.base || command.stands.len() > feed.lanes.len() || !fits {
+        if command.tick > feed.base || !feed.can_have_stood(&command.stands) {
             return Err(Void::Backwards);
         }
         feed.held = Some(Held {
@@ -73,9 +71,40 @@ impl Machine {
             alone: command.alone,
             by: command.by,
             dispute: command.dispute.clone(),
+            parked: None,
         });
         feed.base = index;
         Ok(Effect::FeedHeld(command.feed))
+    }
+
+    /// One that is held already is held further back; what was told of its tick stays. It may be parked at another state again,
+    /// where the one before was lost.
+    pub(super) fn park_feed(&mut self, index: u64, command: &ParkFeed) -> Result<Effect, Void> {
+        let feed = self.feeds.get_mut(&command.feed).ok_or(Void::Name)?;
+        if feed.base != command.base {
+            return Err(Void::Base);
+        }
+        // Nothing that is in dispute becomes undisputed by that.
+        let disputed = feed.held.as_ref().filter(|held| held.parked.is_none());
+        let too_far = disputed.is_some_and(|held| command.state >= held.tick);
+        if command.state >= feed.base || too_far || !feed.can_have_stood(&command.stands) {
+            return Err(Void::Backwards);
+        }
+        if feed.bound > command.state || feed.has_ended(command.state) {
+            return Err(Void::Apart);
+        }
+        let held = feed.held.take();
+        feed.held = Some(Held {
+            since: held.as_ref().map_or(index, |held| held.since),
+            tick: command.state + 1,
+            stands: command.stands.clone(),
+            alone: held.as_ref().is_some_and(|held| held.alone),
+            by: held.as_ref().map_or(Decider::Length, |held| held.by),
+            dispute: held.and_then(|held| held.dispute),
+            parked: Some(command.state),
+        });
+        feed.base = index;
+        Ok(Effect::FeedParked(command.feed))
     }
 
     pub(super) fn release_feed(
@@ -159,6 +188,12 @@ impl Machine {
         }
     }
 
+    pub(super) fn is_parked(&self, feed: FeedId) -> bool {
+        self.feeds
+            .get(&feed)
+            .is_some_and(|feed| feed.parked().is_some())
+    }
+
     /// Whether the feed's rows are not published for now.
     #[must_use]
     pub fn is_held(&self, feed: FeedId) -> bool {
@@ -169,6 +204,19 @@ impl Machine {
 }
 
 impl Feed {
+    fn can_have_stood(&self, stands: &[LaneStand]) -> bool {
+        let mut lanes = stands.iter().zip(&self.lanes);
+        let fits = lanes
+            .all(|(stand, lane)| stand.cut <= lane.cut && stand.marks.start == lane.marks.start);
+        fits && stands.len() <= self.lanes.len()
+    }
+
+    /// The index of the state that it is parked at.
+    #[must_use]
+    pub fn parked(&self) -> Option<u64> {
+        self.held.as_ref().and_then(|held| held.parked)
+    }
+
     /// Its lanes as they stood; those that came later have given nothing.
     fn stood(&self, stands: &[LaneStand]) -> Vec<Lane> {
         let mut lanes = self.lanes.clone();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::command::{
-    CreatePipeline, Decider, EndTicks, HoldFeed, LaneStand, ReleaseFeed, RetireLanes, Stream,
-    StreamEnd,
+    CreatePipeline, Decider, EndTicks, HoldFeed, LaneStand, ParkFeed, ReleaseFeed, RemovePipeline,
+    RetireLanes, Stream, StreamEnd,
 };
 
 const FEED: FeedId = FeedId(5);
@@ -202,4 +202,69 @@ fn a_lane_that_came_after_the_tick_begins_anew_and_one_that_was_retired_binds_al
     applied(&mut machine, 11, &end(10, &[], 0));
     let later = &machine.feeds()[&FEED].lanes[1];
     assert_eq!((later.cut, later.fingerprint), (10, 0));
+}
+
+fn park(base: u64, state: u64, stands: Vec<LaneStand>) -> Command {
+    Command::ParkFeed(ParkFeed {
+        term: 1,
+        feed: FEED,
+        base,
+        state,
+        stands,
+    })
+}
+
+#[test]
+fn a_parked_feed_is_held_right_after_a_state_and_goes_on_from_there() {
+    let (mut machine, stands) = with_ticks();
+    applied(&mut machine, 10, &park(9, 7, stands.clone()));
+    let held = machine.feeds()[&FEED].held.clone().expect("it is held");
+    let expected = (10, 8, Some(7), Decider::Length);
+    assert_eq!((held.since, held.tick, held.parked, held.by), expected);
+    let tick = machine.apply(11, 1, &tick(1, 10, 400, &[(0, 50)]));
+    assert_eq!(tick, Effect::Void(Void::Held));
+    applied(&mut machine, 11, &end(10, &[], 0));
+    assert_eq!(machine.feeds()[&FEED].stands(), stands);
+    assert_eq!(machine.feeds()[&FEED].parked(), None);
+}
+
+#[test]
+fn a_held_feed_is_parked_before_its_tick_alone_and_what_was_told_stays() {
+    let (mut machine, stands) = with_ticks();
+    applied(&mut machine, 10, &hold(8, stands.clone()));
+    let beyond = machine.apply(11, 1, &park(10, 8, stands.clone()));
+    assert_eq!(beyond, Effect::Void(Void::Backwards));
+    applied(&mut machine, 11, &park(10, 7, stands.clone()));
+    let held = machine.feeds()[&FEED].held.clone().expect("it is held");
+    assert_eq!(
+        (held.since, held.alone, held.by),
+        (10, true, Decider::Majority)
+    );
+    // Where that state is lost, another one takes its place.
+    let blank = stands.iter().map(|stand| LaneStand {
+        cut: stand.marks.start,
+        fingerprint: 0,
+        marks: Marks::new(stand.marks.start),
+    });
+    applied(&mut machine, 12, &park(11, 6, blank.collect()));
+    assert_eq!(machine.feeds()[&FEED].parked(), Some(6));
+}
+
+#[test]
+fn of_a_parked_feed_pipelines_end_together() {
+    let (mut machine, stands) = with_ticks();
+    let mut second = machine.pipelines[&6].clone();
+    "q".clone_into(&mut second.name);
+    machine.pipelines.insert(60, second);
+    applied(&mut machine, 10, &park(9, 7, stands));
+    let before = machine.clone();
+    let remove = |name: &str| {
+        let name = name.to_owned();
+        Command::RemovePipeline(RemovePipeline { term: 1, name })
+    };
+    assert_eq!(machine.apply(11, 1, &remove("p")), Effect::Void(Void::Held));
+    assert_eq!(machine, before);
+    machine.pipelines.remove(&60);
+    applied(&mut machine, 11, &remove("p"));
+    assert!(machine.feeds().is_empty());
 }
