@@ -145,6 +145,19 @@ fn agreement(cluster: &ClusterInfo) -> String {
             drift.node, drift.message
         ));
     }
+    text.push_str(&decisions(cluster));
+    for (name, reason) in &cluster.waiting {
+        text.push_str(&format!("  {name} is not created yet: {reason}\n"));
+    }
+    for name in &cluster.removed {
+        text.push_str(&format!("  pipeline {name} was removed by a command\n"));
+    }
+    text
+}
+
+/// What operators decided of feeds.
+fn decisions(cluster: &ClusterInfo) -> String {
+    let mut text = String::new();
     for feed in &cluster.feeds {
         for ended in &feed.ended {
             text.push_str(&format!(
@@ -158,12 +171,6 @@ fn agreement(cluster: &ClusterInfo) -> String {
                 ));
             }
         }
-    }
-    for (name, reason) in &cluster.waiting {
-        text.push_str(&format!("  {name} is not created yet: {reason}\n"));
-    }
-    for name in &cluster.removed {
-        text.push_str(&format!("  pipeline {name} was removed by a command\n"));
     }
     text
 }

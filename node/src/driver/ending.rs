@@ -190,7 +190,7 @@ impl Driver {
             && index + 1 == from
             && base.header().index > index
         {
-            return self.from_parked(id, base);
+            return self.after_parking(id, base);
         }
         let mut replay = Replay::begin(&self.core.replica, header)?;
         let plan_at = |machine: &Machine| FeedPlan::new(machine, id, &self.core.config);
@@ -224,7 +224,7 @@ impl Driver {
     }
 
     /// The log does not reach back to the state; but nothing lies between that and the ticks that were ended.
-    fn from_parked(&self, id: FeedId, base: &StoredCheckpoint) -> io::Result<Begun> {
+    fn after_parking(&self, id: FeedId, base: &StoredCheckpoint) -> io::Result<Begun> {
         let index = self.position.index;
         let mut replay = Replay::begin(&self.core.replica, Some(base.header()))?;
         replay.read_up_to(index, |_, _, _| {})?;

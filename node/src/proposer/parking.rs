@@ -15,8 +15,8 @@ use crate::status;
 
 /// How often is looked.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long nobody must have led the feed on.
-const STILL: Duration = Duration::from_secs(10);
+/// How long nobody must have led the feed on: far longer than a lane rests that cannot be read.
+const STILL: Duration = Duration::from_secs(60);
 /// A feed is parked when so many times [`ClusterConfig::keep_log_entries`](crate::config::ClusterConfig) are kept for it.
 const KEPT: u64 = 2;
 /// How long after one hand-over for this the next one is tried.
@@ -59,7 +59,7 @@ impl Parking {
         self.still
             .retain(|id, _| feeds.iter().any(|(it, _)| it == id));
         for (id, feed) in feeds {
-            if told.len() < voters.len() || !self.stands_still(id, &feed, &told) {
+            if told.len() < voters.len() || !self.stands_still(id, &feed, &told, rt::now()) {
                 continue;
             }
             let Some((node, state)) = furthest(id, &feed, &told) else {
@@ -88,7 +88,13 @@ impl Parking {
     }
 
     /// Whether no replica has taken anything in of it for a while, though the log has more of it, or it is held.
-    fn stands_still(&mut self, id: FeedId, feed: &machine::Feed, told: &Told) -> bool {
+    fn stands_still(
+        &mut self,
+        id: FeedId,
+        feed: &machine::Feed,
+        told: &Told,
+        now: Instant,
+    ) -> bool {
         if feed.held.is_some() {
             return true;
         }
@@ -102,11 +108,11 @@ impl Parking {
             return false;
         }
         let known = self.still.entry(id);
-        let (then, since) = known.or_insert_with(|| (taken.clone(), rt::now()));
+        let (then, since) = known.or_insert_with(|| (taken.clone(), now));
         if *then != taken {
-            (*then, *since) = (taken, rt::now());
+            (*then, *since) = (taken, now);
         }
-        rt::since(*since) >= STILL
+        now.saturating_duration_since(*since) >= STILL
     }
 
     async fn hand_over(&mut self, core: &Core, node: u16) {
@@ -131,4 +137,83 @@ fn furthest(id: FeedId, feed: &machine::Feed, told: &Told) -> Option<(u16, u64)>
         (feed.counts_at(state) && feed.bound <= state && state < feed.base).then_some((node, state))
     });
     saved.max_by_key(|&(node, state)| (state, std::cmp::Reverse(node)))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use unisono_replication::command::{Command, CreateFeed};
+    use unisono_replication::machine::Machine;
+
+    use super::*;
+
+    const FEED: FeedId = FeedId(5);
+
+    /// A feed whose last entry is 50.
+    fn feed() -> machine::Feed {
+        let mut machine = Machine::default();
+        let create = CreateFeed {
+            term: 1,
+            sources: Vec::new(),
+            lanes: Vec::new(),
+        };
+        let _ = machine.apply(5, 1, &Command::CreateFeed(create));
+        let mut feed = machine.feeds()[&FEED].clone();
+        feed.base = 50;
+        feed
+    }
+
+    /// Each voter: how far it has taken in, how far it has saved, and whether it runs.
+    fn told(of: &[(u16, u64, u64, bool)]) -> Told {
+        let told = |&(node, taken, saved, runs): &(u16, u64, u64, bool)| {
+            let condition = Condition {
+                feeds: [(FEED.0, runs)].into(),
+                taken: [(FEED.0, taken)].into(),
+                saved: [(FEED.0, saved)].into(),
+                ..Condition::default()
+            };
+            (node, condition)
+        };
+        of.iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_feed_stands_still_that_nobody_has_led_on_for_long_and_that_is_behind_everywhere() {
+        let (mut parking, feed, start) = (Parking::default(), feed(), Instant::now());
+        let stuck = told(&[(1, 40, 30, false), (2, 41, 30, false)]);
+        let later = |seconds| start + Duration::from_secs(seconds);
+        assert!(!parking.stands_still(FEED, &feed, &stuck, start));
+        assert!(!parking.stands_still(FEED, &feed, &stuck, later(59)));
+        assert!(parking.stands_still(FEED, &feed, &stuck, later(60)));
+        let moved = told(&[(1, 40, 30, false), (2, 42, 30, false)]);
+        assert!(!parking.stands_still(FEED, &feed, &moved, later(61)));
+        assert!(!parking.stands_still(FEED, &feed, &moved, later(120)));
+        assert!(parking.stands_still(FEED, &feed, &moved, later(121)));
+        // One that runs somewhere, or has nothing more to take in there, is led on from there.
+        for well in [(2, 42, 30, true), (2, 50, 30, false)] {
+            let told = told(&[(1, 40, 30, false), well]);
+            assert!(!parking.stands_still(FEED, &feed, &told, later(300)));
+            assert!(parking.still.is_empty());
+        }
+    }
+
+    #[test]
+    fn it_is_parked_at_the_furthest_state_that_counts() {
+        let mut feed = feed();
+        let told = told(&[(1, 40, 30, false), (2, 41, 35, false), (3, 49, 49, false)]);
+        assert_eq!(furthest(FEED, &feed, &told), Some((3, 49)));
+        // What is in dispute is no state to go on from, nor what binds what lies before it.
+        feed.held = Some(machine::Held {
+            since: 48,
+            tick: 40,
+            stands: Vec::new(),
+            alone: true,
+            by: unisono_replication::command::Decider::Majority,
+            dispute: None,
+            parked: None,
+        });
+        assert_eq!(furthest(FEED, &feed, &told), Some((2, 35)));
+        feed.bound = 36;
+        assert_eq!(furthest(FEED, &feed, &told), None);
+    }
 }
