@@ -32,3 +32,58 @@ fn streams_of(agreed: &Agreed, sink: &str) -> Vec<StreamId> {
     let goes_here = |stream: &StreamId| machine.sink_of(key_of(*stream)) == Some(sink);
     streams.filter(goes_here).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use unisono_replication::command::{
+        Command, CreateFeed, CreatePipeline, Decider, FeedId, HoldFeed, ReleaseFeed,
+    };
+    use unisono_replication::machine::{BUILTIN_SINK, Effect};
+
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_held_feed_goes_out_until_it_is_released() {
+        let (mut agreed, feed) = (Agreed::default(), FeedId(5));
+        let create = CreateFeed {
+            term: 1,
+            sources: Vec::new(),
+            lanes: Vec::new(),
+        };
+        let pipeline = CreatePipeline {
+            term: 1,
+            feed,
+            name: "p".to_owned(),
+            sink: BUILTIN_SINK.to_owned(),
+            definition: String::new(),
+        };
+        let hold = HoldFeed {
+            term: 1,
+            feed,
+            base: 5,
+            tick: 5,
+            stands: Vec::new(),
+            alone: true,
+            by: Decider::Majority,
+            dispute: None,
+        };
+        let release = ReleaseFeed {
+            term: 1,
+            feed,
+            base: 7,
+        };
+        let mut streams = Vec::new();
+        let commands = [
+            Command::CreateFeed(create),
+            Command::CreatePipeline(pipeline),
+            Command::HoldFeed(hold),
+            Command::ReleaseFeed(release),
+        ];
+        for (index, command) in (5..).zip(commands) {
+            let effect = agreed.machine.apply(index, 1, &command);
+            assert!(!matches!(effect, Effect::Void(_)), "{index}: {effect:?}");
+            streams.push(streams_of(&agreed, BUILTIN_SINK).len());
+        }
+        assert_eq!(streams, [0, 2, 0, 2]);
+    }
+}

@@ -17,7 +17,7 @@ use unisono_chaos::order::PIPELINE;
 use unisono_tests::unisono_binary;
 
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Events of one second.
 const A_SECOND: u64 = 10;
 
