@@ -8,8 +8,7 @@ use reqwest::{Response, StatusCode, Url, header};
 use serde::de::DeserializeOwned;
 
 use crate::dto::{
-    Apply, ClusterInfo, Done, Drain, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness,
-    Transfer,
+    ClusterInfo, Done, Drain, ErrorBody, ErrorDetail, PipelineInfo, Pipelines, Readiness, Transfer,
 };
 use crate::routes::rows::{NDJSON, NEXT_CURSOR, PUBLISHED};
 use crate::service::Order;
@@ -192,10 +191,10 @@ impl Client {
     pub async fn order(&self, order: &Order) -> Result<Done, ClientError> {
         let pipeline =
             |name: &str, action| self.address(&["v1", "admin", "pipelines", name, action]);
-        let text = |body: &Apply| serde_json::to_vec(body).unwrap_or_default();
         let nothing = || b"{}".to_vec();
+        let feed = |name: &str, action| self.address(&["v1", "admin", "feeds", name, action]);
         let (url, body) = match order {
-            Order::Apply(apply) => (self.address(&["v1", "admin", "apply"])?, text(apply)),
+            Order::Apply(apply) => (self.address(&["v1", "admin", "apply"])?, json(apply)),
             Order::RemovePipeline(name) => (pipeline(name, "remove")?, nothing()),
             Order::PausePipeline(name) => (pipeline(name, "pause")?, nothing()),
             Order::ResumePipeline(name) => (pipeline(name, "resume")?, nothing()),
@@ -205,10 +204,12 @@ impl Client {
                 (url, nothing())
             }
             Order::Transfer(to) => {
-                let body = serde_json::to_vec(&Transfer { to: *to });
                 let url = self.address(&["v1", "admin", "transfer"])?;
-                (url, body.unwrap_or_default())
+                (url, json(&Transfer { to: *to }))
             }
+            Order::HoldFeed(name) => (feed(name, "hold")?, nothing()),
+            Order::AcceptTicks(name) => (feed(name, "accept")?, nothing()),
+            Order::EndTicks(name, end) => (feed(name, "end")?, json(end)),
         };
         self.post(url, body).await
     }
@@ -218,9 +219,11 @@ impl Client {
     /// # Errors
     /// Any [`ClientError`].
     pub async fn drain(&self, drained: bool) -> Result<Done, ClientError> {
-        let body = serde_json::to_vec(&Drain { drained }).unwrap_or_default();
-        self.post(self.address(&["v1", "admin", "drain"])?, body)
-            .await
+        self.post(
+            self.address(&["v1", "admin", "drain"])?,
+            json(&Drain { drained }),
+        )
+        .await
     }
 
     async fn post(&self, url: Url, body: Vec<u8>) -> Result<Done, ClientError> {
@@ -333,6 +336,10 @@ impl Client {
             .await
             .map_err(|error| unreachable_node(&url, &error))
     }
+}
+
+fn json<T: serde::Serialize>(body: &T) -> Vec<u8> {
+    serde_json::to_vec(body).unwrap_or_default()
 }
 
 async fn body(url: &Url, response: Response) -> Result<Bytes, ClientError> {

@@ -245,6 +245,25 @@ pub struct Drain {
     pub drained: bool,
 }
 
+/// What `/v1/admin/feeds/{name}/end` is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndTicks {
+    /// Lanes that go on further than where they stood; what lies between is never taken in.
+    #[serde(default)]
+    pub starts: Vec<LaneStart>,
+}
+
+/// Where a lane goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaneStart {
+    /// The partition's number or the file's name, or that behind the source's name and a slash.
+    pub lane: String,
+    /// The offset.
+    pub offset: i64,
+}
+
 /// The answer to an operator's command, when it is committed and applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
@@ -324,6 +343,79 @@ pub struct FeedInfo {
     /// Whether it runs.
     #[serde(flatten)]
     pub state: FeedState,
+    /// What it is held for until an operator decides; not there where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispute: Option<DisputeInfo>,
+    /// Ticks that an operator ended, the oldest first; not there where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<EndedInfo>,
+}
+
+/// What a feed is held for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DisputeInfo {
+    /// The entry of the agreed log that holds it.
+    pub since: u64,
+    /// The entry whose tick is in dispute.
+    pub tick: u64,
+    /// That tick was made alone.
+    pub alone: bool,
+    /// `majority`, `operator`, or `length`: the agreed log was kept for it for too long.
+    pub by: String,
+    /// The entry of the state that it is parked at; `null` where the log is still kept for it.
+    pub parked: Option<u64>,
+    /// The stretch in dispute, as far as it is known.
+    pub stretch: Option<StretchInfo>,
+}
+
+/// A stretch of a lane that the log has otherwise than replicas read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StretchInfo {
+    /// The lane's source.
+    pub source: String,
+    /// The lane.
+    pub lane: String,
+    /// The first offset.
+    pub from: i64,
+    /// One past the last.
+    pub to: i64,
+    /// The fingerprint in the log, 16 hex digits.
+    pub agreed: String,
+    /// What replicas read instead.
+    pub told: Vec<ToldInfo>,
+}
+
+/// What a replica reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldInfo {
+    /// The replica.
+    pub node: u64,
+    /// How far its records go within the stretch.
+    pub to: i64,
+    /// Their fingerprint, 16 hex digits.
+    pub fingerprint: String,
+}
+
+/// Ticks that an operator ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedInfo {
+    /// The entry of the first of them.
+    pub from: u64,
+    /// The entry that ended them.
+    pub at: u64,
+    /// What is never taken in.
+    pub skipped: Vec<SkippedInfo>,
+}
+
+/// Offsets of a lane that are never taken in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedInfo {
+    /// The lane.
+    pub lane: String,
+    /// The first of them.
+    pub from: i64,
+    /// One past the last.
+    pub to: i64,
 }
 
 /// Whether a feed runs.
@@ -337,9 +429,9 @@ pub enum FeedState {
         /// What happened, where, and what to do.
         error: String,
     },
-    /// It takes in nothing more until rows that wait to be published are; nothing is lost.
+    /// It takes in nothing more until rows that wait to be published are, or an operator decides; nothing is lost.
     Held {
-        /// Which rows, and what to do.
+        /// Why, and what to do.
         error: String,
     },
 }

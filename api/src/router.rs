@@ -112,6 +112,15 @@ pub fn router(service: Arc<dyn Service>) -> Router {
         )
         .route("/v1/admin/transfer", post(routes::admin::transfer))
         .route("/v1/admin/drain", post(routes::admin::drain))
+        .route(
+            "/v1/admin/feeds/{name}/hold",
+            post(routes::admin::hold_feed),
+        )
+        .route(
+            "/v1/admin/feeds/{name}/accept",
+            post(routes::admin::accept_ticks),
+        )
+        .route("/v1/admin/feeds/{name}/end", post(routes::admin::end_ticks))
         .route("/healthz", get(routes::health::alive))
         .route("/readyz", get(routes::health::ready))
         .route("/metrics", get(routes::health::metrics))

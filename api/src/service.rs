@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::dto::{Apply, ClusterInfo, Done, PipelineInfo, Readiness};
+use crate::dto::{Apply, ClusterInfo, Done, EndTicks, PipelineInfo, Readiness};
 use crate::prometheus::Metric;
 
 /// Which rows are wanted.
@@ -78,6 +78,12 @@ pub enum Order {
     RemoveMember(u16),
     /// Another one to lead: this one, or the fittest.
     Transfer(Option<u16>),
+    /// A feed to stand still until it is decided what becomes of the tick that it is stuck at.
+    HoldFeed(String),
+    /// A held feed to go on as the log says.
+    AcceptTicks(String),
+    /// A held feed to go on from before the tick in dispute.
+    EndTicks(String, EndTicks),
 }
 
 /// Why the node cannot answer.

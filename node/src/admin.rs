@@ -1,6 +1,7 @@
 //! What operators want of the cluster. Any node takes it; one that does not lead passes it on to the one that does, which
 //! has it agreed and answers when it is committed and applied there.
 
+mod feeds;
 mod leader;
 mod refusal;
 

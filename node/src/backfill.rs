@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use unisono_engine::row::{Digest, Seq, StreamId};
+use unisono_engine::row::{Digest, Row, RowRef, Seq, StreamId};
 use unisono_replication::command::StreamKey;
 use unisono_replication::rt;
 
 use crate::checkpoint::{SentRow, StreamRows};
 use crate::core::Core;
-use crate::ids::{key_of, stream_of};
+use crate::ids::{key_of, stream_of, streams_of};
 use crate::results::{OlderRows, ResultsError, ResultsLog};
 
 /// How often a node looks whether rows are missing, and how long a round that brought nothing is followed by none.
@@ -93,11 +93,65 @@ fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, String> {
 /// Copies missing rows for as long as the node runs.
 pub async fn run(core: Arc<Core>) {
     loop {
+        for (stream, below) in lacking(&core) {
+            fill(&core, stream, below).await;
+        }
         for stream in core.results.streams() {
             while core.results.lacks_older(stream) && step(&core, stream).await {}
         }
         rt::sleep(EVERY).await;
     }
+}
+
+/// Streams of held feeds of which rows are published that this node has not computed, since it has not taken in the tick in
+/// dispute, and the number after the last of them. They stay published, whatever is decided.
+fn lacking(core: &Core) -> Vec<(StreamId, Seq)> {
+    let agreed = core.agreed();
+    let pipelines = agreed.machine.pipelines().iter();
+    let held = pipelines.filter(|(_, pipeline)| agreed.machine.is_held(pipeline.feed));
+    let streams = held.flat_map(|(&incarnation, _)| streams_of(incarnation));
+    let lacks = |stream: StreamId| {
+        let below = Seq(agreed.machine.frontier(key_of(stream)));
+        (core.results.next_seq(stream) < below).then_some((stream, below))
+    };
+    streams.filter_map(lacks).collect()
+}
+
+/// Takes the rows that follow on those that are here from a peer that has them.
+async fn fill(core: &Arc<Core>, stream: StreamId, below: Seq) {
+    let next = core.results.next_seq(stream);
+    for number in peers(core) {
+        let mut end = below;
+        // A peer gives the rows of one file: the last ones first, until those that follow are among them.
+        while let Ok(Answer {
+            rows: Some(sent), ..
+        }) = ask(core, number, stream, end).await
+        {
+            if Seq(sent.from) > next {
+                end = Seq(sent.from);
+                continue;
+            }
+            match append(core, stream, sent).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(number, %error, "a peer's published rows are not taken");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+async fn append(core: &Arc<Core>, stream: StreamId, sent: StreamRows) -> Result<(), String> {
+    let core = Arc::clone(core);
+    let taken = rt::blocking(move || {
+        let rows = (sent.from..).zip(sent.rows);
+        let rows: Vec<Row> = rows.map(|(seq, row)| row.into_row(seq)).collect();
+        core.results
+            .append_rows(stream, rows.iter().map(RowRef::from))
+    });
+    let taken = taken.await.map_err(|error| error.to_string())?;
+    taken.map(drop).map_err(|error| error.to_string())
 }
 
 /// Takes the rows before the first one from any peer; whether that succeeded.

@@ -34,7 +34,7 @@ use crate::ids::key_of;
 
 pub use frame::CheckpointError;
 pub use message::{SentRow, StreamRows};
-pub use parcel::{copy, send, take, take_rows};
+pub use parcel::{copy, copy_parts, send, take, take_rows};
 pub use reader::{CheckpointReader, PartReader};
 pub use replay::Replay;
 pub use store::{CheckpointStore, Scratch, StoredCheckpoint, UnfinishedCheckpoint};

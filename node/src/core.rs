@@ -14,6 +14,7 @@ use unisono_replication::rt;
 use unisono_replication::{Position, Replica};
 
 use crate::agreement::{self, FileDefinition};
+use crate::checkpoint::CheckpointStore;
 use crate::config::NodeConfig;
 use crate::confirm::Seconds;
 use crate::definition::PipelineDefinition;
@@ -40,6 +41,8 @@ pub struct Core {
     pub replica: Replica,
     /// Its rows.
     pub results: ResultsLog,
+    /// Its checkpoints.
+    pub checkpoints: CheckpointStore,
     /// Those who decode and fold all feeds' lanes.
     pub workers: Arc<Workers>,
     /// How much all feeds together may read ahead.
@@ -120,6 +123,10 @@ pub struct Health {
     pub committed: Mutex<Option<Instant>>,
     /// Feeds that keep the agreed log from being purged, and from which index on.
     pub held: Mutex<BTreeMap<FeedId, u64>>,
+    /// Feeds that are to take their state from a peer's checkpoint that stands beyond this index.
+    pub wants: Mutex<BTreeMap<FeedId, u64>>,
+    /// A checkpoint is due at once: others may want it.
+    pub due: Notify,
     /// When the last checkpoint was made, or taken from a peer.
     pub checkpoint: Mutex<Option<Instant>>,
 }
@@ -175,12 +182,16 @@ pub struct Counters {
 
 /// How far this node has published to sinks other than the built-in one: on its way to the agreed log.
 #[derive(Debug, Default)]
-pub struct Reported(Mutex<BTreeMap<String, BTreeMap<StreamKey, u64>>>);
+pub struct Reported {
+    next: Mutex<BTreeMap<String, BTreeMap<StreamKey, u64>>>,
+    /// The term in which a sink's publisher last looked what to publish, and the agreed state that it saw.
+    looked: Mutex<BTreeMap<String, (u64, u64)>>,
+}
 
 impl Reported {
     /// Notes what a sink has taken.
     pub fn note(&self, sink: &str, stream: StreamId, next: u64) {
-        let mut sinks = lock(&self.0);
+        let mut sinks = lock(&self.next);
         let known = sinks.entry(sink.to_owned()).or_default();
         let known = known.entry(key_of(stream)).or_default();
         *known = next.max(*known);
@@ -189,7 +200,20 @@ impl Reported {
     /// All that was noted, by sink.
     #[must_use]
     pub fn all(&self) -> BTreeMap<String, BTreeMap<StreamKey, u64>> {
-        lock(&self.0).clone()
+        lock(&self.next).clone()
+    }
+
+    /// Notes that a publisher holds a sink in this term, has nothing under way, and goes by the agreed state at `index`.
+    pub fn look(&self, sink: &str, term: u64, index: u64) {
+        lock(&self.looked).insert(sink.to_owned(), (term, index));
+    }
+
+    /// Whether all that goes out to a sink in this term was chosen by the state at `index` or a later one, and all that went out
+    /// before is noted.
+    #[must_use]
+    pub fn has_looked(&self, sink: &str, term: u64, index: u64) -> bool {
+        let looked = lock(&self.looked).get(sink).copied();
+        looked.is_some_and(|(then, seen)| then == term && seen >= index)
     }
 }
 
@@ -245,6 +269,7 @@ impl Core {
         config: NodeConfig,
         replica: Replica,
         results: ResultsLog,
+        checkpoints: CheckpointStore,
         workers: Workers,
     ) -> (Arc<Self>, mpsc::Receiver<String>) {
         let (fatal, receiver) = mpsc::channel(8);
@@ -254,6 +279,7 @@ impl Core {
             config,
             replica,
             results,
+            checkpoints,
             workers: Arc::new(workers),
             counters: Counters::default(),
             seconds: Mutex::default(),

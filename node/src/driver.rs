@@ -1,6 +1,7 @@
 //! The driver: one thread that reads the agreed log in order, applies it to the agreed state, and hands accepted ticks to
 //! their feeds. Raft itself waits for none of this.
 
+mod ending;
 mod healing;
 mod install;
 mod joining;
@@ -20,7 +21,7 @@ use unisono_replication::rt::mpsc::{Receiver, SyncSender};
 use unisono_replication::tick::CATCH_UP_MS;
 use unisono_replication::{CursorEvent, LogCursor, LogError, Position, Replica};
 
-use crate::checkpoint::{CheckpointReader, CheckpointStore, Header, StoredCheckpoint};
+use crate::checkpoint::{CheckpointReader, Header, StoredCheckpoint};
 use crate::core::{Agreed, Core};
 use crate::feed::{Feed, FeedCheckpoint, FeedPlan, Saver, SetupError};
 use crate::proposer::wall_ms;
@@ -82,7 +83,6 @@ pub struct PendingFeed {
 /// The driver's state.
 pub struct Driver {
     core: Arc<Core>,
-    store: CheckpointStore,
     requests: Receiver<Request>,
     cursor: LogCursor,
     position: Position,
@@ -110,7 +110,6 @@ impl Driver {
     /// The checkpoint is another version's.
     pub fn new(
         core: Arc<Core>,
-        store: CheckpointStore,
         requests: Receiver<Request>,
         checkpoint: Option<StoredCheckpoint>,
     ) -> io::Result<Self> {
@@ -120,7 +119,6 @@ impl Driver {
         let cursor = core.replica.cursor(raft)?;
         let mut driver = Self {
             core,
-            store,
             requests,
             cursor,
             position,
@@ -211,7 +209,7 @@ impl Driver {
         });
         PendingCheckpoint {
             position: self.position,
-            base: self.store.current(),
+            base: self.core.checkpoints.current(),
             replica: self.core.replica.clone(),
             feeds: feeds.collect(),
         }
@@ -313,6 +311,10 @@ impl Driver {
             }
             Effect::FeedsJoined { from, into } => self.join_feeds(from, into),
             Effect::ConfigChanged => self.core.notify(),
+            Effect::FeedHeld(feed) => self.hold(feed),
+            Effect::FeedReleased { feed, tick } => self.release(feed, tick),
+            Effect::TicksEnded(feed) => self.end_ticks(feed),
+            Effect::FeedParked(feed) => self.park(feed),
             Effect::PipelineRemoved { incarnation, feed } => {
                 self.remove_pipeline(incarnation, feed);
             }

@@ -2,6 +2,7 @@
 //! what they complete, and writes the rows to the results log.
 
 mod barrier;
+mod ending;
 mod gate;
 mod joining;
 mod lookout;
@@ -31,6 +32,7 @@ use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Tell, Worker
 use crate::results::ResultsLog;
 use crate::source::LaneTrail;
 use crate::threads::{Role, Thread, lock, spawn};
+use ending::GoOn;
 use gate::Gate;
 use joining::Join;
 use queue::Queue;
@@ -126,6 +128,8 @@ enum Message {
     Join(Box<Join>),
     /// A pipeline ends.
     Remove(Box<Remove>),
+    /// Ticks that came next do not count: goes on behind what was published of them.
+    GoOn(Box<GoOn>),
     /// Takes nothing in any more, for this reason.
     Stop(String),
 }

@@ -24,4 +24,29 @@ pub struct Condition {
     pub score: u32,
     /// The feeds that it knows, by the entry that created them, and whether each runs.
     pub feeds: BTreeMap<u64, bool>,
+    /// How far each feed that has started there has taken in the agreed log, by the index of the last entry.
+    pub taken: BTreeMap<u64, u64>,
+    /// Where each feed's state stands in its last checkpoint.
+    pub saved: BTreeMap<u64, u64>,
+    /// What it reads otherwise than is agreed, and has read at least twice.
+    pub disputes: Vec<TakenOtherwise>,
+}
+
+/// A stretch of a lane that a node reads otherwise than is agreed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TakenOtherwise {
+    /// The feed, by the entry that created it.
+    pub feed: u64,
+    /// The lane's place in the feed.
+    pub lane: u32,
+    /// The first offset.
+    pub from: i64,
+    /// One past the last.
+    pub to: i64,
+    /// The fingerprint that was agreed.
+    pub agreed: u64,
+    /// How far its records go, up to `to`; `from` if there are none.
+    pub cut: i64,
+    /// Their fingerprint.
+    pub fingerprint: u64,
 }

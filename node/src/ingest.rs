@@ -14,7 +14,7 @@ pub(crate) mod wrong;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub use buffer::{CutChoice, LaneBuffer, Part, TakeError, Waker};
+pub use buffer::{CutChoice, Disputed, LaneBuffer, Part, TakeError, Waker};
 pub use fold::{FoldLane, FoldState, LaneStep};
 pub use lookout::Tell;
 pub use read_ahead::{HeldBlock, LaneRoom, OUTSIDE, ReadAhead};

@@ -11,6 +11,7 @@ pub mod confirm;
 pub mod core;
 pub mod decode;
 pub mod definition;
+mod disputed;
 mod doubt;
 pub mod driver;
 pub mod feed;

@@ -3,8 +3,10 @@
 
 mod confirm;
 mod creation;
+mod holding;
 mod joining;
 mod lanes;
+mod parking;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +28,8 @@ use crate::status;
 use crate::threads::{Role, lock, test_panic};
 use confirm::Confirming;
 use creation::Creation;
+use holding::Holding;
+use parking::Parking;
 
 /// A feed where nothing moves ticks so often: its timers stand still between ticks.
 const AT_LEAST: Duration = Duration::from_millis(500);
@@ -61,6 +65,8 @@ async fn propose_all(core: Arc<Core>) {
         proposed: BTreeMap::new(),
         looked: None,
         confirming: Confirming::open(&core),
+        holding: Holding::default(),
+        parking: Parking::default(),
     };
     while !core.is_stopping() {
         let wait = match core.authority() {
@@ -98,6 +104,8 @@ struct Proposer {
     proposed: BTreeMap<FeedId, Proposed>,
     looked: Option<Instant>,
     confirming: Confirming,
+    holding: Holding,
+    parking: Parking,
 }
 
 /// How far a feed's lanes can be moved.
@@ -123,6 +131,14 @@ impl Proposer {
         let core = Arc::clone(&self.core);
         if let Some(command) = self.creation.next(&core, authority).await {
             self.propose(command).await;
+            return Duration::ZERO;
+        }
+        if let Some(command) = self.holding.next(&core, authority).await {
+            self.propose(Command::HoldFeed(command)).await;
+            return Duration::ZERO;
+        }
+        if let Some(command) = self.parking.next(&core, authority).await {
+            self.propose(Command::ParkFeed(command)).await;
             return Duration::ZERO;
         }
         let (held, wanted) = {
@@ -166,7 +182,7 @@ impl Proposer {
             return Next::Say(Command::JoinFeeds(command));
         }
         if self.looked.is_none_or(|at| rt::since(at) >= LOOK_AROUND) {
-            for (&id, feed) in &agreed.feeds {
+            for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
                 let known = &agreed.machine.feeds()[&id];
                 if let Some(command) = lanes::change(known, feed, authority.term) {
                     return Next::Say(command);

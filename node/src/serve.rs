@@ -30,6 +30,8 @@ use crate::threads::{self, Role, Thread, spawn, spawn_task};
 const SEGMENT_BYTES: u64 = 16 << 20;
 /// A node that joins and is not heard of for so long is no learner any more.
 const FORGET_LEARNERS: Duration = Duration::from_secs(60);
+/// How often peers are asked for a feed's state that this node wants.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the clean end of a replica may take before the process ends anyway.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
@@ -195,10 +197,10 @@ impl Node {
         let snapshots = Arc::new(snapshots);
         let replica = start(&config, Arc::clone(&snapshots) as Arc<dyn Snapshots>)?;
         let workers = Workers::start(config.node.workers)?;
-        let (core, fatal) = Core::new(config, replica, results, workers);
+        let (core, fatal) = Core::new(config, replica, results, store, workers);
         snapshots.take_others(admin::for_peers(&core, runtime));
         snapshots.know(&core, runtime);
-        let driver = Driver::new(Arc::clone(&core), store, receiver, checkpoint)?;
+        let driver = Driver::new(Arc::clone(&core), receiver, checkpoint)?;
         let mut threads = vec![spawn(Role::Driver, None, move || driver.run())?];
         let own = Arc::clone(&core);
         let answer = move || crate::lead::answer_all(&own, &asked);
@@ -339,6 +341,27 @@ async fn tell_leaders(core: Arc<Core>) {
     }
 }
 
+/// Until it is time, or a decision makes others want one. States that this node wants itself are asked for meanwhile.
+async fn wait_for_checkpoint(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>, interval: Duration) {
+    let next = rt::now() + interval;
+    loop {
+        let left = next.saturating_duration_since(rt::now());
+        if left.is_zero() {
+            return;
+        }
+        let wants = !crate::snapshots::wanted(core).is_empty();
+        let pause = if wants { left.min(ASK_AGAIN) } else { left };
+        tokio::select! {
+            biased;
+            () = core.health.due.notified() => return,
+            () = rt::sleep(pause) => {}
+        }
+        if wants {
+            crate::snapshots::heal(core, snapshots).await;
+        }
+    }
+}
+
 /// Makes a checkpoint every interval, each replica at a moment of its own, so that not all are busy at once.
 async fn checkpoints(core: Arc<Core>, snapshots: Arc<NodeSnapshots>) {
     let interval = core.config.cluster.checkpoint_interval;
@@ -353,7 +376,7 @@ async fn checkpoints(core: Arc<Core>, snapshots: Arc<NodeSnapshots>) {
     let stagger = interval / nodes * u32::try_from(before).unwrap_or(0);
     rt::sleep(stagger).await;
     loop {
-        rt::sleep(interval).await;
+        wait_for_checkpoint(&core, &snapshots, interval).await;
         match core.replica.trigger_checkpoint().await {
             Ok(false) => {}
             Ok(true) => {

@@ -119,8 +119,13 @@ impl NodeService {
             info.group_fields = groups.map(|group| group.name.clone()).collect();
             info.sources.clone_from(&definition.sources);
         }
-        if let Some(stats) = stats {
-            fill(&mut info, &stats);
+        match stats {
+            Some(stats) => fill(&mut info, &stats),
+            // Its feed does not run here: its rows are here all the same.
+            None => {
+                let rows = self.core.results.position(stream);
+                (info.next_seq, info.digest) = (rows.next.0, rows.digest.to_string());
+            }
         }
         info
     }

@@ -7,6 +7,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
 
+use unisono_api::Order;
+use unisono_api::dto::EndTicks;
 use unisono_engine::row::{Seq, StreamId};
 use unisono_replication::Replica;
 use unisono_replication::rt::Handle;
@@ -164,6 +166,36 @@ impl Look {
         async move {
             // It may not lead any more.
             let _ = hand_over(&core, &[]).await;
+        }
+    }
+
+    /// A feed that is held until an operator decides, by its number.
+    #[must_use]
+    pub fn held(&self) -> Option<u64> {
+        let agreed = self.0.agreed();
+        let mut feeds = agreed.machine.feeds().iter();
+        let held = feeds.find(|(_, feed)| feed.held.is_some());
+        held.map(|(id, _)| id.0)
+    }
+
+    /// How often an operator ended ticks.
+    #[must_use]
+    pub fn ends(&self) -> usize {
+        let agreed = self.0.agreed();
+        let feeds = agreed.machine.feeds().values();
+        feeds.map(|feed| feed.ended.len()).sum()
+    }
+
+    /// An operator ends the ticks in dispute of a feed; what this node says to that.
+    pub fn end_ticks(
+        &self,
+        feed: u64,
+    ) -> impl Future<Output = Result<(), String>> + Send + 'static {
+        let core = Arc::clone(&self.0);
+        async move {
+            let order = Order::EndTicks(feed.to_string(), EndTicks::default());
+            let done = crate::admin::order(&core, &order).await;
+            done.map(drop).map_err(|refusal| refusal.to_string())
         }
     }
 

@@ -25,7 +25,7 @@ use crate::lead::Asked;
 use crate::results::ResultsLog;
 use crate::threads::lock;
 use healing::Cut;
-pub use healing::heal;
+pub use healing::{heal, wanted};
 
 /// The first bytes of questions that are not about rows.
 pub const OTHERS: [u8; 3] = [agreement::TAG, admin::TAG, alike::TAG];

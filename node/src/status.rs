@@ -1,6 +1,7 @@
 //! What replicas tell each other beside Raft, several times a second.
 
 mod condition;
+mod decision;
 mod unpublished;
 
 use std::collections::BTreeMap;
@@ -15,9 +16,10 @@ use crate::core::Core;
 use crate::health::Condition;
 use crate::threads::lock;
 pub use condition::{
-    contact, feed_name, feed_troubles, give_away, held_by_transactions, hole, lag, observe, own,
-    peers, seat, stopped, waits, watch_fitness,
+    contact, disputes, feed_name, feed_troubles, give_away, held_by_transactions, hole, lag,
+    observe, own, peers, saved, seat, stopped, waits, watch_fitness,
 };
+pub use decision::{feed_named, held_by_decision};
 pub use unpublished::{held, held_feeds, unpublished};
 
 /// How often a node tells its status.
@@ -27,7 +29,7 @@ const LASTING: Duration = Duration::from_secs(2);
 /// What a peer told is believed for so long.
 pub const FRESH: Duration = Duration::from_secs(2);
 /// The version of the format.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// A node's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +154,7 @@ mod tests {
     use super::*;
     use crate::agreement::{DifferingKey, DriftState, Kind};
     use crate::golden;
+    use crate::health::TakenOtherwise;
 
     #[test]
     fn a_status_is_read_from_and_written_to_the_golden_bytes() {
@@ -180,9 +183,20 @@ mod tests {
             condition: Condition {
                 score: 3,
                 feeds: [(7, true), (300, false)].into(),
+                taken: [(7, 299)].into(),
+                saved: [(7, 280)].into(),
+                disputes: vec![TakenOtherwise {
+                    feed: 7,
+                    lane: 2,
+                    from: 1000,
+                    to: 1234,
+                    agreed: u64::MAX,
+                    cut: 1200,
+                    fingerprint: 99,
+                }],
             },
         };
-        let bytes = golden::bytes("status-3", &postcard::to_stdvec(&status).unwrap());
+        let bytes = golden::bytes("status-4", &postcard::to_stdvec(&status).unwrap());
         assert_eq!(NodeStatus::decode(&bytes), Some(status));
     }
 

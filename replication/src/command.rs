@@ -2,10 +2,16 @@
 //!
 //! Commands are promises to older replicas: the first byte of an encoded command is the version of this format.
 
+mod holding;
+
 use serde::{Deserialize, Serialize};
 
+pub use holding::{
+    Decider, Dispute, EndTicks, HoldFeed, LaneStand, ParkFeed, ReleaseFeed, StreamEnd, Told,
+};
+
 /// The version of the format that this program writes and reads.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// A feed's name in the log: the index of the entry that created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -41,6 +47,14 @@ pub enum Command {
     ForgetRemoved(ForgetRemoved),
     /// Lanes of a feed have come to their end for good.
     RetireLanes(RetireLanes),
+    /// A feed stands still for a tick that is in dispute.
+    HoldFeed(HoldFeed),
+    /// What the log says of a held feed counts.
+    ReleaseFeed(ReleaseFeed),
+    /// What the log says of a held feed, from the tick in dispute on, does not count.
+    EndTicks(EndTicks),
+    /// A feed that nobody can lead on keeps the log no more.
+    ParkFeed(ParkFeed),
 }
 
 /// A set of lanes read together.
@@ -361,6 +375,10 @@ impl Command {
             Self::PausePipeline(command) => command.term,
             Self::ForgetRemoved(command) => command.term,
             Self::RetireLanes(command) => command.term,
+            Self::HoldFeed(command) => command.term,
+            Self::ReleaseFeed(command) => command.term,
+            Self::EndTicks(command) => command.term,
+            Self::ParkFeed(command) => command.term,
         }
     }
 }

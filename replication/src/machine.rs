@@ -4,6 +4,8 @@
 //! (compare-and-set), so two proposals that overlap can't both count, whatever a leader believed when it made them.
 
 mod config;
+mod holding;
+mod lane;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +16,7 @@ use crate::command::{
     LaneEntry, RetireLanes, SinkEntry, SourceEntry, StreamKey, Ticks,
 };
 pub use config::{BUILTIN_SINK, Wanted};
-
-mod lane;
-
+pub use holding::{Ended, Held};
 pub use lane::{Lane, Mark, Marks};
 
 /// The agreed state at one index of the log.
@@ -49,6 +49,14 @@ pub struct Feed {
     pub ticks: u64,
     /// The last tick's time in milliseconds since 1970; `None` before the first.
     pub agreed_ms: Option<i64>,
+    /// It stands still until it is decided what becomes of one of its ticks.
+    pub held: Option<Held>,
+    /// Ticks that do not count any more, the oldest first.
+    pub ended: Vec<Ended>,
+    /// The last tick that was in dispute, and that an operator has accepted.
+    pub accepted: Option<u64>,
+    /// The last entry that cannot be undone together with ticks before it: lanes retired, or another feed came.
+    pub bound: u64,
 }
 
 /// A pipeline as it was created.
@@ -105,6 +113,19 @@ pub enum Effect {
     },
     /// The agreed configuration changed, and nothing that computes.
     ConfigChanged,
+    /// A feed stands still.
+    FeedHeld(FeedId),
+    /// A feed stands still right after a state that checkpoints have.
+    FeedParked(FeedId),
+    /// It goes on, and what the log says counts.
+    FeedReleased {
+        /// The feed.
+        feed: FeedId,
+        /// The entry whose tick was in dispute.
+        tick: u64,
+    },
+    /// It goes on from before a tick.
+    TicksEnded(FeedId),
     /// A pipeline ends here.
     PipelineRemoved {
         /// The one that ends.
@@ -127,6 +148,8 @@ pub struct AcceptedTick {
     pub moves: Vec<AcceptedMove>,
     /// Lanes that were at their end, by lane.
     pub at_end: Vec<u32>,
+    /// Nobody but the proposer held these cuts.
+    pub alone: bool,
 }
 
 /// The records of one lane in a tick: offsets `from..to`.
@@ -155,6 +178,8 @@ pub enum Void {
     Backwards,
     /// Joins feeds that have not taken in the same.
     Apart,
+    /// The feed is held, or is not.
+    Held,
 }
 
 impl Machine {
@@ -177,6 +202,10 @@ impl Machine {
             Command::PausePipeline(command) => self.pause_pipeline(command),
             Command::ForgetRemoved(command) => self.forget_removed(command),
             Command::RetireLanes(command) => self.retire_lanes(index, command),
+            Command::HoldFeed(command) => self.hold_feed(index, command),
+            Command::ReleaseFeed(command) => self.release_feed(index, *command),
+            Command::EndTicks(command) => self.end_ticks(index, command),
+            Command::ParkFeed(command) => self.park_feed(index, command),
         };
         done.unwrap_or_else(Effect::Void)
     }
@@ -192,6 +221,10 @@ impl Machine {
             base: index,
             ticks: 0,
             agreed_ms: None,
+            held: None,
+            ended: Vec::new(),
+            accepted: None,
+            bound: 0,
         };
         self.feeds.insert(FeedId(index), feed);
         Ok(Effect::FeedCreated(FeedId(index)))
@@ -217,9 +250,7 @@ impl Machine {
 
     fn add_lanes(&mut self, index: u64, command: &AddLanes) -> Result<Effect, Void> {
         let feed = self.feeds.get_mut(&command.feed).ok_or(Void::Name)?;
-        if feed.base != command.base {
-            return Err(Void::Base);
-        }
+        feed.check_base(command.base)?;
         let mut taken: BTreeSet<(u32, &str)> = feed
             .lanes
             .iter()
@@ -244,9 +275,7 @@ impl Machine {
     /// A lane that was not at its end, as far as anybody knew, may have more: whoever says otherwise is wrong.
     fn retire_lanes(&mut self, index: u64, command: &RetireLanes) -> Result<Effect, Void> {
         let feed = self.feeds.get_mut(&command.feed).ok_or(Void::Name)?;
-        if feed.base != command.base {
-            return Err(Void::Base);
-        }
+        feed.check_base(command.base)?;
         let mut previous = None;
         for &lane in &command.lanes {
             let known = feed.lanes.get(lane as usize).ok_or(Void::Name)?;
@@ -258,7 +287,7 @@ impl Machine {
         for &lane in &command.lanes {
             feed.lanes[lane as usize].retired = true;
         }
-        feed.base = index;
+        (feed.base, feed.bound) = (index, index);
         Ok(Effect::LanesRetired {
             feed: command.feed,
             lanes: command.lanes.clone(),
@@ -303,9 +332,8 @@ impl Machine {
         if from == into {
             return Err(Void::Name);
         }
-        if leaves.base != command.from_base || stays.base != command.into_base {
-            return Err(Void::Base);
-        }
+        leaves.check_base(command.from_base)?;
+        stays.check_base(command.into_base)?;
         // Agreed time must not go back for those who come.
         if stays.agreed_ms < leaves.agreed_ms {
             return Err(Void::Backwards);
@@ -320,7 +348,7 @@ impl Machine {
             }
         }
         if let Some(stays) = self.feeds.get_mut(&into) {
-            stays.base = index;
+            (stays.base, stays.bound) = (index, index);
         }
         Ok(Effect::FeedsJoined { from, into })
     }
@@ -387,10 +415,17 @@ impl Feed {
         pairs.all(|(lane, other)| lane.took_in_the_same(other))
     }
 
-    fn check(&self, tick: &FeedTick) -> Result<(), Void> {
-        if self.base != tick.base {
-            return Err(Void::Base);
+    /// Whether an entry that was built on `base` is still about this state. A held feed takes none.
+    fn check_base(&self, base: u64) -> Result<(), Void> {
+        match () {
+            () if self.base != base => Err(Void::Base),
+            () if self.held.is_some() => Err(Void::Held),
+            () => Ok(()),
         }
+    }
+
+    fn check(&self, tick: &FeedTick) -> Result<(), Void> {
+        self.check_base(tick.base)?;
         if self.agreed_ms.is_some_and(|agreed| tick.agreed_ms < agreed) {
             return Err(Void::Backwards);
         }
@@ -453,6 +488,7 @@ impl Feed {
             clock_ms: tick.clock_ms,
             moves,
             at_end: tick.at_end.clone(),
+            alone: tick.alone,
         }
     }
 }

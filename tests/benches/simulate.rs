@@ -2,7 +2,7 @@
 //! faults. Tells the seeds that fail, and why, and how long a thousand take.
 //!
 //! `cargo bench -p unisono-tests --bench simulate`; `UNISONO_SEEDS` (default `0..1000`; one number runs that seed and tells
-//! its trace), `UNISONO_FAULTS` (names, separated by commas; default all), `UNISONO_THREADS`.
+//! its trace), `UNISONO_FAULTS` (names, separated by commas; default all but `WrongAlone`), `UNISONO_THREADS`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -95,7 +95,7 @@ fn kinds() -> Result<&'static [Fault]> {
         return Ok(Fault::ALL);
     };
     let kind = |name: &str| {
-        let mut all = Fault::ALL.iter().copied();
+        let mut all = Fault::ALL.iter().copied().chain([Fault::WrongAlone]);
         let kind = all.find(|fault| format!("{fault:?}").eq_ignore_ascii_case(name.trim()));
         kind.with_context(|| format!("no fault {name}; there are {:?}", Fault::ALL))
     };

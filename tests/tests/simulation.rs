@@ -2,6 +2,16 @@
 
 use unisono_tests::simulation::{Fault, run};
 
+/// A leader that is wrong while it is alone, among what else may happen then.
+const WRONG_ALONE: &[Fault] = &[
+    Fault::WrongAlone,
+    Fault::Kill,
+    Fault::Pause,
+    Fault::HandOver,
+    Fault::NoSink,
+    Fault::LostAnswers,
+];
+
 fn seeds() -> std::ops::Range<u64> {
     let seeds = std::env::var("UNISONO_SEEDS").unwrap_or_default();
     match seeds.split_once("..") {
@@ -25,6 +35,17 @@ fn without_faults_all_is_counted_once() {
 #[test]
 fn the_same_seed_is_the_same_run() {
     assert_eq!(run(1, Fault::ALL), run(1, Fault::ALL));
+}
+
+#[test]
+fn what_a_leader_took_in_alone_and_wrongly_is_ended_and_all_is_counted() {
+    let mut ends = 0;
+    for seed in 0..8 {
+        let ran = run(seed, WRONG_ALONE);
+        println!("seed {seed}: {ran:?}");
+        ends += ran.ends;
+    }
+    assert!(ends > 0, "no tick was ended");
 }
 
 #[test]

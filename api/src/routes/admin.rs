@@ -7,7 +7,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use serde::Deserialize;
 
-use crate::dto::{Apply, Done, Drain, Transfer};
+use crate::dto::{Apply, Done, Drain, EndTicks, Transfer};
 use crate::error::ApiError;
 use crate::router::App;
 use crate::service::Order;
@@ -41,6 +41,33 @@ pub(crate) async fn pipeline(
         }
     };
     carry_out(&app, order).await
+}
+
+pub(crate) async fn hold_feed(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    body: Body<Nothing>,
+) -> Answer {
+    let Json(Nothing {}) = body.map_err(|error| unusable(&error))?;
+    carry_out(&app, Order::HoldFeed(name)).await
+}
+
+pub(crate) async fn accept_ticks(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    body: Body<Nothing>,
+) -> Answer {
+    let Json(Nothing {}) = body.map_err(|error| unusable(&error))?;
+    carry_out(&app, Order::AcceptTicks(name)).await
+}
+
+pub(crate) async fn end_ticks(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    body: Body<EndTicks>,
+) -> Answer {
+    let Json(end) = body.map_err(|error| unusable(&error))?;
+    carry_out(&app, Order::EndTicks(name, end)).await
 }
 
 pub(crate) async fn remove_member(

@@ -1,6 +1,6 @@
 use super::node::{Node, serve};
 use crate::client::{Client, ClientError};
-use crate::dto::{AppliedPipeline, Apply};
+use crate::dto::{AppliedPipeline, Apply, EndTicks, LaneStart};
 use crate::{Order, ServiceError};
 
 async fn client(node: Node) -> Client {
@@ -18,12 +18,21 @@ async fn every_command_reaches_the_node_as_it_was_given() {
             definition: "{\"a\":1}".into(),
         }],
     };
+    let end = EndTicks {
+        starts: vec![LaneStart {
+            lane: "0".into(),
+            offset: 7,
+        }],
+    };
     for order in [
         Order::Apply(apply),
         Order::RemovePipeline("a b/ü".into()),
         Order::PausePipeline("p".into()),
         Order::ResumePipeline("p".into()),
         Order::RemoveMember(3),
+        Order::HoldFeed("a+b#7".into()),
+        Order::AcceptTicks("a+b#7".into()),
+        Order::EndTicks("7".into(), end),
     ] {
         let done = client.order(&order).await.unwrap();
         assert_eq!(done.done, [format!("{order:?}")]);

@@ -71,10 +71,14 @@ pub(super) fn cluster() -> ClusterInfo {
             FeedInfo {
                 name: "a".into(),
                 state: FeedState::Running,
+                dispute: None,
+                ended: Vec::new(),
             },
             FeedInfo {
                 name: "b".into(),
                 state: stopped,
+                dispute: None,
+                ended: Vec::new(),
             },
         ],
         frontier: BTreeMap::from([("dns".into(), None)]),

@@ -11,7 +11,7 @@ use crate::lane::LaneEngine;
 use crate::merge::Order;
 use crate::pipeline::{Closings, Pipeline};
 use crate::plan::Common;
-use crate::row::{Incarnation, RowRef, StreamId};
+use crate::row::{Digest, Incarnation, RowRef, Seq, StreamId, StreamKind};
 use crate::spec::{LaneId, PipelineSpec, Timestamp};
 use crate::stats::PipelineStats;
 use crate::watermark::{self, LaneView};
@@ -214,6 +214,26 @@ impl FeedEngine {
                 *order = Order::default();
             }
         }
+    }
+
+    /// The next row of a stream has this number at least, and this digest before it, if it goes on there: others have rows of
+    /// those numbers, which stay. Between two ticks, all rows written. Gives where the stream goes on; `None` for an unknown one.
+    pub fn go_on_behind(
+        &mut self,
+        stream: StreamId,
+        next: Seq,
+        digest: Digest,
+    ) -> Option<(Seq, Digest)> {
+        let at = self.find(stream.incarnation)?;
+        let pipeline = &mut self.pipelines[at];
+        let end = match stream.kind {
+            StreamKind::Rows => &mut pipeline.rows,
+            StreamKind::DeadLetters => &mut pipeline.letters,
+        };
+        if next > end.next {
+            (end.next, end.digest) = (next, digest);
+        }
+        Some((end.next, end.digest))
     }
 
     /// How a pipeline stands; `None` for an unknown incarnation.

@@ -42,6 +42,9 @@ pub(super) async fn carry_out(core: &Core, order: &Order) -> Result<Outcome, Ref
         Order::ResumePipeline(name) => hand.pause(name, Held::No).await?,
         Order::RemoveMember(number) => hand.remove_member(*number).await?,
         Order::Transfer(to) => hand.transfer(*to).await?,
+        Order::HoldFeed(name) => hand.hold_feed(name).await?,
+        Order::AcceptTicks(name) => hand.accept_ticks(name).await?,
+        Order::EndTicks(name, end) => hand.end_ticks(name, end).await?,
     }
     Ok(hand.outcome)
 }
@@ -53,14 +56,14 @@ enum Held {
     No,
 }
 
-struct Hand<'a> {
-    core: &'a Core,
-    authority: Authority,
-    outcome: Outcome,
+pub(super) struct Hand<'a> {
+    pub(super) core: &'a Core,
+    pub(super) authority: Authority,
+    pub(super) outcome: Outcome,
 }
 
 impl Hand<'_> {
-    fn tell(&mut self, line: String) {
+    pub(super) fn tell(&mut self, line: String) {
         tracing::info!(line, "carried out an operator's command");
         self.outcome.told.push(line);
     }
@@ -70,7 +73,7 @@ impl Hand<'_> {
     }
 
     /// Has the quorum take an entry, and waits until it is applied here.
-    async fn propose(&mut self, command: Command) -> Result<(), Refusal> {
+    pub(super) async fn propose(&mut self, command: Command) -> Result<(), Refusal> {
         let proposed = self.core.replica.propose(command.encode()).await;
         let position = proposed.map_err(|error| match error {
             unisono_replication::ProposeError::NotLeader { .. } => Refusal::NotLeader,
@@ -270,6 +273,12 @@ impl Hand<'_> {
             name: name.clone(),
         };
         self.propose(Command::RemovePipeline(command)).await?;
+        if self.agreed(|machine| machine.pipeline_named(&name).is_some()) {
+            return Err(Refusal::Conflict(format!(
+                "pipeline {name}: its feed is parked, with others on it: decide about the feed first (unisono feeds end), or remove them \
+                 together by applying each with another definition afterwards"
+            )));
+        }
         self.tell(format!(
             "pipeline {name}: removed; its rows are no longer published or served, and leave the disks with the checkpoints after \
              the next. Files that still name it do not bring it back"

@@ -16,8 +16,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 pub(super) const MAGIC: &[u8; 8] = b"UNISONO\n";
 /// The version of the format that this program writes, and the only one that it reads. 1 was one value as a whole, 2 knew no agreed
-/// configuration, in 3 all parts stood at one index.
-pub(super) const VERSION: u32 = 4;
+/// configuration, in 3 all parts stood at one index, in 4 no feed could be held.
+pub(super) const VERSION: u32 = 5;
 /// Bytes before the first frame.
 pub(super) const PREFACE: usize = MAGIC.len() + 4;
 /// Bytes of a chunk: what is held of a part at any moment, on either side.

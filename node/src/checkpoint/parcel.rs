@@ -111,6 +111,19 @@ pub fn take_rows(
     results.sync().map_err(io::Error::other)
 }
 
+/// Copies the parts of what a peer sent, but for its rows.
+///
+/// # Errors
+/// It cannot be read, or not be written.
+pub fn copy_parts(from: &mut CheckpointReader, to: &mut UnfinishedCheckpoint) -> io::Result<()> {
+    while let Some((id, mut part)) = from.next_part()? {
+        if id.feed().is_some() {
+            to.part(id, |out| io::copy(&mut part, out).map(drop))?;
+        }
+    }
+    Ok(())
+}
+
 /// Copies the parts of some feeds from one checkpoint to another.
 ///
 /// # Errors

@@ -219,10 +219,10 @@ fn every_other_version_is_refused_by_name() {
     save_small(&store, 2);
     let newest = newest_file(&store);
     let mut bytes = fs::read(&newest).unwrap();
-    bytes[frame::MAGIC.len()] = 5;
+    bytes[frame::MAGIC.len()] = 6;
     fs::write(&newest, bytes).unwrap();
     let said = store.load().unwrap_err().to_string();
-    let expected = "it has format version 5, this program reads version 4: upgrade this node";
+    let expected = "it has format version 6, this program reads version 5: upgrade this node";
     assert_eq!(said, format!("{}: {expected}", newest.display()));
 }
 
@@ -231,11 +231,11 @@ fn a_checkpoint_of_the_version_before_is_refused_with_what_to_do() {
     let (_dir, store) = store();
     save_small(&store, 1);
     let newest = newest_file(&store).with_file_name("00000000000000000017.checkpoint");
-    fs::copy(golden("checkpoint_v3.bin"), &newest).unwrap();
+    fs::copy(golden("checkpoint_v4.bin"), &newest).unwrap();
     let said = store.load().unwrap_err().to_string();
     assert!(
         said.starts_with(&newest.display().to_string())
-            && said.contains("it has format version 3, this program reads version 4")
+            && said.contains("it has format version 4, this program reads version 5")
             && said.contains("run the program that wrote it, or move this node's data directory"),
         "{said}"
     );
@@ -252,14 +252,14 @@ fn a_checkpoint_is_that_of_the_golden_file() {
     save(&store, 17, &pinned);
     let file = newest_file(&store);
     if std::env::var_os("UNISONO_WRITE_GOLDEN").is_some() {
-        fs::copy(&file, golden("checkpoint_v4.bin")).unwrap();
+        fs::copy(&file, golden("checkpoint_v5.bin")).unwrap();
     }
-    let bytes = fs::read(golden("checkpoint_v4.bin")).unwrap();
+    let bytes = fs::read(golden("checkpoint_v5.bin")).unwrap();
     assert!(
         fs::read(&file).unwrap() == bytes,
         "the format has changed: give it a new version"
     );
-    let mut reader = CheckpointReader::open(&golden("checkpoint_v4.bin")).unwrap();
+    let mut reader = CheckpointReader::open(&golden("checkpoint_v5.bin")).unwrap();
     assert_eq!(reader.header().index, 17);
     assert_eq!(read_all(&mut reader), pinned);
 }

@@ -1,10 +1,11 @@
-//! `unisono apply`, `unisono pipelines`, `unisono members`, `unisono transfer`, `unisono drain`: what an operator wants of the cluster.
+//! `unisono apply`, `unisono pipelines`, `unisono feeds`, `unisono members`, `unisono transfer`, `unisono drain`: what an operator
+//! wants of the cluster.
 
 use std::path::{Path, PathBuf};
 
 use unisono_api::Order;
 use unisono_api::client::{Client, ClientError};
-use unisono_api::dto::{AppliedPipeline, AppliedSink, Apply, Done};
+use unisono_api::dto::{AppliedPipeline, AppliedSink, Apply, Done, EndTicks, LaneStart};
 
 use super::error::CliError;
 use super::remote::{DEFAULT_URL, node_error, print, runtime};
@@ -56,6 +57,51 @@ struct PipelineArgs {
     name: String,
     #[command(flatten)]
     node: NodeArgs,
+}
+
+/// Decide what becomes of a feed that is held, or have one held
+#[derive(Clone, Debug, clap::Args)]
+pub struct FeedsArgs {
+    #[command(subcommand)]
+    command: FeedCommand,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum FeedCommand {
+    /// What the log says counts: the feed goes on, and replicas that read something else take another one's state
+    Accept(FeedArgs),
+    /// The tick in dispute and all after it are as if they had never been: the feed goes on from before it. What was published
+    /// stays, and rows go on behind it
+    End(EndArgs),
+    /// Hold a feed at a tick that replicas cannot read again
+    Hold(FeedArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct FeedArgs {
+    /// The feed's name as `unisono status` shows it, or its number alone
+    #[arg(value_name = "FEED")]
+    name: String,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct EndArgs {
+    #[command(flatten)]
+    feed: FeedArgs,
+    /// A lane that goes on at this offset, not where it stood: what lies between is never taken in, and is shown; can be repeated
+    #[arg(long = "start", value_name = "LANE=OFFSET", value_parser = lane_start)]
+    starts: Vec<LaneStart>,
+}
+
+fn lane_start(text: &str) -> Result<LaneStart, String> {
+    let (lane, offset) = text.rsplit_once('=').ok_or("give LANE=OFFSET")?;
+    let offset = offset
+        .parse()
+        .map_err(|_| format!("{offset:?} is no offset"))?;
+    let lane = lane.to_owned();
+    Ok(LaneStart { lane, offset })
 }
 
 /// Take a node out of the members
@@ -123,6 +169,20 @@ pub fn pipelines(args: &PipelinesArgs) -> Result<(), CliError> {
         PipelineCommand::Remove(of) => give(&of.node, &Order::RemovePipeline(of.name)),
         PipelineCommand::Pause(of) => give(&of.node, &Order::PausePipeline(of.name)),
         PipelineCommand::Resume(of) => give(&of.node, &Order::ResumePipeline(of.name)),
+    }
+}
+
+/// Carries out a command on a feed.
+///
+/// # Errors
+/// Exit code 1 where the cluster does not take it.
+pub fn feeds(args: &FeedsArgs) -> Result<(), CliError> {
+    match args.command.clone() {
+        FeedCommand::Accept(of) => give(&of.node, &Order::AcceptTicks(of.name)),
+        FeedCommand::Hold(of) => give(&of.node, &Order::HoldFeed(of.name)),
+        FeedCommand::End(EndArgs { feed, starts }) => {
+            give(&feed.node, &Order::EndTicks(feed.name, EndTicks { starts }))
+        }
     }
 }
 

@@ -145,11 +145,32 @@ fn agreement(cluster: &ClusterInfo) -> String {
             drift.node, drift.message
         ));
     }
+    text.push_str(&decisions(cluster));
     for (name, reason) in &cluster.waiting {
         text.push_str(&format!("  {name} is not created yet: {reason}\n"));
     }
     for name in &cluster.removed {
         text.push_str(&format!("  pipeline {name} was removed by a command\n"));
+    }
+    text
+}
+
+/// What operators decided of feeds.
+fn decisions(cluster: &ClusterInfo) -> String {
+    let mut text = String::new();
+    for feed in &cluster.feeds {
+        for ended in &feed.ended {
+            text.push_str(&format!(
+                "  feed {}: ticks of entries {} to {} were ended by a command\n",
+                feed.name, ended.from, ended.at
+            ));
+            for skipped in &ended.skipped {
+                text.push_str(&format!(
+                    "    lane {}: offsets {} to {} were never taken in\n",
+                    skipped.lane, skipped.from, skipped.to
+                ));
+            }
+        }
     }
     text
 }
@@ -267,6 +288,8 @@ mod tests {
             feeds: vec![FeedInfo {
                 name: "f".into(),
                 state: FeedState::Stopped { error },
+                dispute: None,
+                ended: Vec::new(),
             }],
             ..ClusterInfo::default()
         };

@@ -24,7 +24,7 @@ impl Driver {
         let stopped = std::mem::take(&mut self.core.agreed_mut().feeds);
         end(std::mem::take(&mut self.leaving));
         end(stopped.into_values());
-        let checkpoint = take(&mut parcel, &self.store, &self.core.results)?;
+        let checkpoint = take(&mut parcel, &self.core.checkpoints, &self.core.results)?;
         let header = checkpoint.header();
         self.cursor = self.core.replica.cursor(Some(&header.raft))?;
         self.position = header.position();
@@ -50,6 +50,11 @@ impl Driver {
         agreed.refused.clear();
         self.created.clear();
         self.pending.clone_from(&header.feeds);
+        // What is parked has no log that leads on from there.
+        let parked = self.pending.extract_if(.., |_, at| *at < header.index);
+        for (id, _) in parked.collect::<Vec<_>>() {
+            self.leave_parked(&mut agreed, id);
+        }
         for (&id, feed) in header.machine.feeds() {
             let blank = feed.ticks == 0 && header.machine.has_pipelines(id);
             if blank && !header.feeds.contains_key(&id) {

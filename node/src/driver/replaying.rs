@@ -30,7 +30,7 @@ pub struct Rewound {
 impl Driver {
     /// Takes a feed out that is to go on from this node's own checkpoint.
     pub(super) fn take_back(&mut self, feed: FeedId) -> io::Result<Rewound> {
-        let base = self.store.current();
+        let base = self.core.checkpoints.current();
         let mut agreed = self.core.agreed_mut();
         if !agreed.machine.has_pipelines(feed)
             || self.pending.contains_key(&feed)

@@ -112,6 +112,7 @@ impl Runner {
             }
             Message::Join(join) => self.join(*join)?,
             Message::Remove(remove) => self.remove(*remove)?,
+            Message::GoOn(go_on) => self.go_on(&go_on)?,
             Message::Stop(reason) => return Err(Halt::Fault(reason)),
         }
         self.index = self.index.max(handed.index);
@@ -204,7 +205,7 @@ impl Runner {
         Ok(())
     }
 
-    fn classify(&self, error: &ResultsError) -> Halt {
+    pub(super) fn classify(&self, error: &ResultsError) -> Halt {
         match *error {
             // A full disk: nothing can be kept any more, but all of it comes back from the log after a restart.
             ResultsError::Io { .. } => return Halt::Fatal(error.to_string()),

@@ -54,7 +54,7 @@ struct State {
     end: End,
     fault: Option<String>,
     /// Other records were agreed than those that were in hand, which were dropped.
-    disputes: bool,
+    dispute: Option<Disputed>,
     /// The reader is to read the lane again from where it was taken in, for this reason.
     again: Option<String>,
     /// The fingerprint of all that was taken, and of some cuts before.
@@ -83,6 +83,21 @@ pub struct CutChoice {
     pub cut: i64,
     /// The fingerprint of all records below it.
     pub fingerprint: u64,
+}
+
+/// A stretch of a lane that was agreed, and read here otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disputed {
+    /// The first offset.
+    pub from: i64,
+    /// One past the last.
+    pub to: i64,
+    /// The fingerprint that was agreed.
+    pub agreed: u64,
+    /// What is read here, as far as it goes up to `to`; `None`: nothing that ends there.
+    pub read: Option<CutChoice>,
+    /// How often it was read, with the same outcome each time.
+    pub times: u32,
 }
 
 /// Why the records of a tick cannot be had.
@@ -136,7 +151,7 @@ impl LaneBuffer {
             log_end: None,
             end: End::default(),
             fault: None,
-            disputes: false,
+            dispute: None,
             again: None,
             fingerprint,
             marks,
@@ -265,7 +280,7 @@ impl LaneBuffer {
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let state = self.lock();
-        let disputed = || state.disputes.then(|| DISPUTED.to_owned());
+        let disputed = || state.dispute.is_some().then(|| DISPUTED.to_owned());
         state.fault.clone().or_else(disputed)
     }
 
@@ -300,20 +315,7 @@ impl LaneBuffer {
     /// The furthest cut up to `limit` of records in hand: where another feed may have its own.
     #[must_use]
     pub fn cut_up_to(&self, limit: i64) -> Option<CutChoice> {
-        let state = self.lock();
-        let whole = state.blocks.partition_point(|queued| queued.next <= limit);
-        let partly = state.blocks.get(whole).and_then(|queued| {
-            let last = queued.block.count_up_to(limit).checked_sub(1)?;
-            queued.block.heads().get(last)
-        });
-        let head = match partly {
-            Some(head) => Some(head),
-            None => state.blocks[whole.checked_sub(1)?].block.heads().last(),
-        };
-        head.map(|head| CutChoice {
-            cut: head.next,
-            fingerprint: head.fingerprint,
-        })
+        self.lock().cut_up_to(limit)
     }
 
     /// The fingerprint of the record in hand that ends at `cut`.
@@ -336,10 +338,32 @@ impl LaneBuffer {
         Some((state.taken_to, state.fingerprint, state.marks, reason))
     }
 
+    /// The lane goes on from here, whatever was read or agreed beyond. Between two ticks.
+    pub fn go_on_at(&self, offset: i64, fingerprint: u64, marks: Marks) {
+        let mut state = self.lock();
+        state.dispute = None;
+        if (state.taken_to, state.fingerprint) == (offset, fingerprint) {
+            return;
+        }
+        (state.taken_to, state.fingerprint, state.marks) = (offset, fingerprint, marks);
+        state.wanted = offset;
+        state.drop_read(format!(
+            "it goes on at offset {offset}, by an operator's command"
+        ));
+        drop(state);
+        self.room.feed();
+    }
+
     /// Whether other records were agreed than those in hand.
     #[must_use]
     pub fn disputes(&self) -> bool {
-        self.lock().disputes
+        self.dispute().is_some()
+    }
+
+    /// What is agreed that is read otherwise here.
+    #[must_use]
+    pub fn dispute(&self) -> Option<Disputed> {
+        self.lock().dispute
     }
 
     /// Whether nothing above `cut` can be read now, on evidence fresh enough.
@@ -381,8 +405,9 @@ impl LaneBuffer {
             self.room.feed();
             return Err(TakeError::NotYet);
         }
-        state.disputes = state.fingerprint_at(to) != Some(fingerprint);
-        if state.disputes {
+        let is_agreed = state.fingerprint_at(to) == Some(fingerprint);
+        state.dispute = (!is_agreed).then(|| state.disputed(from, to, fingerprint));
+        if !is_agreed {
             // They may be right next time: a file that is being restored, a memory that failed once.
             state.drop_read(other_records(from, to));
             state.wanted = state.wanted.max(to);
@@ -415,6 +440,36 @@ impl State {
         self.delivered_to = self.taken_to;
         self.forget_end();
         self.again = Some(reason);
+    }
+
+    fn disputed(&self, from: i64, to: i64, agreed: u64) -> Disputed {
+        let read = self.cut_up_to(to);
+        let same = |known: &Disputed| (known.from, known.to, known.read) == (from, to, read);
+        let before = self.dispute.filter(same).map_or(0, |known| known.times);
+        Disputed {
+            from,
+            to,
+            agreed,
+            read,
+            times: before.saturating_add(1),
+        }
+    }
+
+    /// The furthest cut up to `limit` of records in hand.
+    fn cut_up_to(&self, limit: i64) -> Option<CutChoice> {
+        let whole = self.blocks.partition_point(|queued| queued.next <= limit);
+        let partly = self.blocks.get(whole).and_then(|queued| {
+            let last = queued.block.count_up_to(limit).checked_sub(1)?;
+            queued.block.heads().get(last)
+        });
+        let head = match partly {
+            Some(head) => Some(head),
+            None => self.blocks[whole.checked_sub(1)?].block.heads().last(),
+        };
+        head.map(|head| CutChoice {
+            cut: head.next,
+            fingerprint: head.fingerprint,
+        })
     }
 
     fn forget_end(&mut self) {

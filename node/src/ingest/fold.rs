@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use unisono_engine::spec::Timestamp;
 use unisono_engine::{LaneEngine, NextClosing};
+use unisono_replication::command::LaneStand;
 
 use super::buffer::{LaneBuffer, Part, TakeError};
 use super::lookout::Tell;
@@ -107,6 +108,12 @@ impl FoldLane {
     pub fn fold(self: &Arc<Self>, step: LaneStep) {
         self.lock().step = Some(Step::Asked(step));
         self.wake();
+    }
+
+    /// The lane goes on from here; between two ticks.
+    pub fn go_on_at(&self, stand: &LaneStand) {
+        self.buffer
+            .go_on_at(stand.cut, stand.fingerprint, stand.marks);
     }
 
     /// The lane between two ticks; during one, this waits for the worker.

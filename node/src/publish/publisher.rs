@@ -193,6 +193,8 @@ impl Publisher<'_> {
 
     /// Publishes what there is; waits if there is nothing.
     fn publish(&mut self, sink: &mut impl Sink, term: u64) -> Result<(), PublishError> {
+        let index = self.core.agreed().index;
+        self.core.reported.look(self.name, term, index);
         let Some(bounds) = sink.bounds() else {
             return self.publish_frontier(sink, term);
         };

@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use unisono_api::dto::{
-    CheckpointInfo, ClusterInfo, FeedInfo, FeedState, LaneInfo, NodeInfo, PeersPortInfo,
-    RefusedInfo, Role,
+    CheckpointInfo, ClusterInfo, DisputeInfo, EndedInfo, FeedInfo, FeedState, LaneInfo, NodeInfo,
+    PeersPortInfo, RefusedInfo, Role, SkippedInfo, StretchInfo, ToldInfo,
 };
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_engine::spec::Timestamp;
 use unisono_engine::timestamp;
 use unisono_replication::View;
-use unisono_replication::command::FeedId;
+use unisono_replication::command::{Decider, FeedId};
+use unisono_replication::machine::{self, Ended, Held};
 use unisono_replication::rt;
 
 use super::config;
@@ -197,10 +198,63 @@ fn feeds(core: &Core, agreed: &Agreed) -> Vec<FeedInfo> {
             (None, Some(error)) => FeedState::Held { error },
             (None, None) => running(),
         };
+        let feed = &agreed.machine.feeds()[&id];
         FeedInfo {
             name: feed_name(agreed, id),
             state,
+            dispute: feed.held.as_ref().map(|held| dispute(feed, held)),
+            ended: feed
+                .ended
+                .iter()
+                .map(|ended| self::ended(feed, ended))
+                .collect(),
         }
     };
     agreed.machine.feeds().keys().map(info).collect()
+}
+
+fn dispute(feed: &machine::Feed, held: &Held) -> DisputeInfo {
+    let by = match held.by {
+        Decider::Majority => "majority",
+        Decider::Operator => "operator",
+        Decider::Length => "length",
+    };
+    let stretch = held.dispute.as_ref().and_then(|dispute| {
+        let lane = feed.lanes.get(dispute.lane as usize)?;
+        let told = dispute.told.iter().map(|told| ToldInfo {
+            node: u64::from(told.node),
+            to: told.cut,
+            fingerprint: format!("{:016x}", told.fingerprint),
+        });
+        Some(StretchInfo {
+            source: feed.sources[lane.source as usize].name.clone(),
+            lane: lane.name.clone(),
+            from: dispute.from,
+            to: dispute.to,
+            agreed: format!("{:016x}", dispute.agreed),
+            told: told.collect(),
+        })
+    });
+    DisputeInfo {
+        since: held.since,
+        tick: held.tick,
+        alone: held.alone,
+        by: by.to_owned(),
+        parked: held.parked,
+        stretch,
+    }
+}
+
+fn ended(feed: &machine::Feed, ended: &Ended) -> EndedInfo {
+    let name = |lane: u32| feed.lanes.get(lane as usize).map(|lane| lane.name.clone());
+    let skipped = ended.skipped.iter().map(|&(lane, from, to)| SkippedInfo {
+        lane: name(lane).unwrap_or_default(),
+        from,
+        to,
+    });
+    EndedInfo {
+        from: ended.from,
+        at: ended.at,
+        skipped: skipped.collect(),
+    }
 }

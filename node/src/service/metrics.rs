@@ -1,5 +1,6 @@
 //! Metrics for Prometheus.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use unisono_api::Metric;
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, StreamId, StreamKind};
 use unisono_replication::command::FeedId;
+use unisono_replication::machine;
 use unisono_replication::rt;
 
 use super::config;
@@ -402,6 +404,7 @@ fn lanes(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
         };
         let help = "1 if the feed does not run on this node, else 0.";
         metrics.push(Metric::gauge("unisono_feed_stopped", help, value).label("feed", id.0));
+        decisions(*id, feed, metrics);
         if let Some(agreed_ms) = feed.agreed_ms {
             let help =
                 "Agreed time minus this node's clock, in seconds; well below 0: it is behind.";
@@ -422,6 +425,26 @@ fn doubted(core: &Core, feed: FeedId) -> Metric {
         if doubted { 1.0 } else { 0.0 },
     )
     .label("feed", feed.0)
+}
+
+/// What waits for an operator, and what operators decided.
+fn decisions(id: FeedId, feed: &machine::Feed, metrics: &mut Vec<Metric>) {
+    let held = if feed.held.is_some() { 1.0 } else { 0.0 };
+    let help = "1 if the feed is held for a tick in dispute until an operator decides, else 0.";
+    metrics.push(Metric::gauge("unisono_feed_held", help, held).label("feed", id.0));
+    let help = "Times an operator ended ticks of the feed.";
+    let ends = number(feed.ended.len() as u64);
+    metrics.push(Metric::gauge("unisono_feed_ends", help, ends).label("feed", id.0));
+    let mut skipped: BTreeMap<u32, u64> = BTreeMap::new();
+    for &(lane, from, to) in feed.ended.iter().flat_map(|ended| &ended.skipped) {
+        *skipped.entry(lane).or_default() += to.abs_diff(from);
+    }
+    for (lane, offsets) in skipped {
+        let help = "Offsets of the lane that are never taken in, by an operator's command.";
+        let metric = Metric::gauge("unisono_lane_skipped_offsets", help, number(offsets));
+        let name = feed.lanes.get(lane as usize).map(|lane| lane.name.as_str());
+        metrics.push(metric.label("feed", id.0).label("lane", name.unwrap_or("")));
+    }
 }
 
 fn held_by_transaction(buffer: &LaneBuffer) -> Metric {
@@ -458,7 +481,7 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
         )));
         metrics.push(labelled(Metric::gauge(
             "unisono_pipeline_held",
-            "1 if its feed takes in nothing more because too many rows wait to be published, else 0.",
+            "1 if its feed takes in nothing more because too many rows wait to be published, or an operator has to decide, else 0.",
             if status::held(core, agreed, pipeline.feed).is_some() {
                 1.0
             } else {

@@ -19,6 +19,8 @@ pub struct Known {
     pub joined: Vec<(FeedId, FeedId, u64)>,
     /// How far the states go that are to be had.
     pub states: BTreeMap<FeedId, u64>,
+    /// Feeds that are parked, and at which states: those need no log.
+    pub parked: BTreeMap<FeedId, u64>,
 }
 
 /// What follows.
@@ -41,7 +43,8 @@ pub fn choose(known: &Known) -> Choice {
         let others = known.joined.iter().filter(apart).map(|&(from, ..)| from);
         open.extend(others.filter(|from| !needed.contains_key(from)));
     }
-    let least = needed.values().copied().min();
+    let by_log = |(id, index): &(&FeedId, &u64)| known.parked.get(*id) != Some(*index);
+    let least = needed.iter().filter(by_log).map(|(_, &index)| index).min();
     Choice {
         index: least.unwrap_or(known.end).min(known.end),
         needed,
@@ -87,6 +90,18 @@ mod tests {
         assert_eq!(index(&known(&[A, B], &[(A, 100), (B, 100)])), 100);
         assert_eq!(index(&known(&[A, B], &[(A, 40), (B, 100)])), 40);
         assert_eq!(index(&known(&[A], &[(A, 103)])), 100);
+    }
+
+    #[test]
+    fn a_feed_that_is_parked_where_its_state_stands_keeps_no_log() {
+        let mut known = known(&[A, B], &[(A, 40), (B, 90)]);
+        known.parked.insert(A, 41);
+        assert_eq!(index(&known), 40, "another state than its own");
+        known.parked.insert(A, 40);
+        let choice = choose(&known);
+        assert_eq!((choice.index, choice.needed[&A]), (90, 40));
+        known.parked.insert(B, 90);
+        assert_eq!(index(&known), 100);
     }
 
     #[test]

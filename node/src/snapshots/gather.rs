@@ -63,6 +63,7 @@ impl NodeSnapshots {
             }
         })?;
         for (&id, feed) in replay.machine().feeds() {
+            known.parked.extend(feed.parked().map(|state| (id, state)));
             if replay.machine().has_pipelines(id) {
                 known.alive.insert(id);
                 if feed.ticks == 0 {
@@ -71,7 +72,7 @@ impl NodeSnapshots {
             }
         }
         let Choice { index, needed } = choose(&known);
-        self.note_held(&needed, position.index);
+        self.note_held(&needed, &known, position.index);
         if index == 0 {
             return Ok(None);
         }
@@ -104,8 +105,11 @@ impl NodeSnapshots {
     }
 
     /// Notes which feeds hold the log back by more than is kept of it anyway, and did so the last time: they don't move.
-    fn note_held(&self, needed: &BTreeMap<FeedId, u64>, end: u64) {
-        let behind = needed.iter().filter(|&(_, &index)| index < end);
+    fn note_held(&self, needed: &BTreeMap<FeedId, u64>, all: &Known, end: u64) {
+        let keeps_log = |id: &FeedId, index: u64| all.parked.get(id) != Some(&index);
+        let behind = needed
+            .iter()
+            .filter(|&(id, &index)| index < end && keeps_log(id, index));
         let behind: BTreeMap<_, _> = behind.map(|(&id, &index)| (id, index)).collect();
         let mut known = lock(&self.behind);
         let mut held = behind.clone();

@@ -2,6 +2,7 @@
 //! peer's checkpoint. A peer cuts the feed's part out of its newest one, with the rows that are not published, and is asked
 //! for that piece by piece.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -14,7 +15,9 @@ use unisono_replication::rt;
 use super::NodeSnapshots;
 use crate::checkpoint::{CheckpointReader, Scratch, send};
 use crate::core::Core;
+use crate::disputed::{Wanted, find};
 use crate::driver::{Request, Why};
+use crate::status;
 use crate::threads::lock;
 
 /// The first byte of a question for a feed's part.
@@ -190,18 +193,88 @@ impl NodeSnapshots {
         let index = part.header().feeds.get(&feed).copied().unwrap_or(0);
         let _making = lock(&self.making);
         let patient = self.request(|reply| Request::TakeOut(feed, index, why, reply))??;
+        if patient.is_parked() {
+            return patient.keep(part, &self.store);
+        }
         let healed = Box::new(patient.treat(part, &self.store, &self.results)?);
         self.request(|reply| Request::PutIn(healed, reply))?
     }
 }
 
+/// Feeds whose state has to come from a peer, however much of the log is kept, and beyond which index it has to stand: an
+/// operator ended ticks that this node's own state holds, or accepted one that this node cannot read.
+pub fn wanted(core: &Core) -> BTreeMap<FeedId, u64> {
+    let agreed = core.agreed();
+    let mut wanted = lock(&core.health.wants);
+    wanted.retain(|feed, beyond| {
+        let own = agreed.feeds.get(feed);
+        agreed.machine.has_pipelines(*feed) && own.is_none_or(|own| own.index() <= *beyond)
+    });
+    let mut all = wanted.clone();
+    let saved = status::saved(core);
+    for (&id, feed) in agreed.machine.feeds() {
+        let Some(state) = feed.parked() else { continue };
+        // Whoever saved more, or goes on to do so, has what counts if the tick is accepted.
+        let goes_on = agreed.feeds.contains_key(&id);
+        if !goes_on && saved.get(&id.0).is_none_or(|&saved| saved < state) {
+            all.insert(id, state - 1);
+        }
+    }
+    for (&id, feed) in &agreed.feeds {
+        let accepted = agreed.machine.feeds().get(&id).and_then(|it| it.accepted);
+        let disputes = || feed.lanes().iter().any(|lane| lane.disputes());
+        if let Some(tick) = accepted.filter(|&tick| feed.index() < tick && disputes()) {
+            all.entry(id).or_insert(tick - 1);
+        }
+    }
+    all
+}
+
+/// Whether the feed waits here at a tick that was made alone, that is read otherwise here, and that no majority has taken in: whoever
+/// took it in may be wrong, and nobody takes a state from there before that is decided.
+fn is_open(core: &Core, feed: FeedId) -> bool {
+    let (accepted, disputed) = {
+        let agreed = core.agreed();
+        let known = agreed.machine.feeds().get(&feed);
+        let lanes = agreed.feeds.get(&feed).map(|own| own.lanes());
+        let mut lanes = (0_u32..).zip(lanes.unwrap_or_default());
+        let disputed = lanes.find_map(|(lane, buffer)| Some((lane, buffer.dispute()?)));
+        (known.and_then(|known| known.accepted), disputed)
+    };
+    let Some((lane, dispute)) = disputed else {
+        return false;
+    };
+    let (from, to) = (dispute.from, dispute.to);
+    let wanted = Wanted::Move { lane, from, to };
+    // What cannot be told is asked again the next time.
+    let Ok(found) = find(core, feed, wanted) else {
+        return true;
+    };
+    let Some(tick) = found.filter(|tick| tick.alone && accepted != Some(tick.index)) else {
+        return false;
+    };
+    let voters = core.replica.view().borrow().voters.clone();
+    let peers = status::peers(core, status::FRESH).into_iter();
+    let took = peers.filter(|(node, told)| {
+        let taken = told.condition.taken.get(&feed.0);
+        voters.contains(node) && taken.is_some_and(|&taken| taken >= tick.index)
+    });
+    took.count() * 2 <= voters.len()
+}
+
 /// Takes from peers what holds the agreed log back here.
 pub async fn heal(core: &Arc<Core>, snapshots: &Arc<NodeSnapshots>) {
-    let held = lock(&snapshots.held).clone();
+    let mut held = lock(&snapshots.held).clone();
     lock(&core.health.held).clone_from(&held);
+    held.extend(wanted(core));
     for (feed, beyond) in held {
         // Whose state is to be had there is seen to elsewhere.
         if core.doubts.trouble(feed).is_some() {
+            continue;
+        }
+        let own = Arc::clone(core);
+        let waits = rt::blocking(move || is_open(&own, feed)).await;
+        if waits.unwrap_or(true) {
             continue;
         }
         for peer in crate::backfill::peers(core) {

@@ -16,8 +16,9 @@ use crate::core::{Agreed, Core};
 use crate::handover::hand_over;
 use crate::health::memory::Numbers;
 use crate::health::ready::{STUCK, Seat};
-use crate::health::{Condition, HUNG, LAG, STANDS};
+use crate::health::{Condition, HUNG, LAG, STANDS, TakenOtherwise};
 use crate::ids::{key_of, streams_of};
+use crate::ingest::CutChoice;
 use crate::threads::lock;
 
 /// Word of a leader or a quorum is never too old before this, however short the time-outs of elections.
@@ -160,7 +161,8 @@ pub fn observe(core: &Core) {
     let mut streams = BTreeMap::new();
     for (&incarnation, pipeline) in agreed.machine.pipelines() {
         for stream in streams_of(incarnation) {
-            let numbers = numbers(core, &agreed, stream, publishes && !pipeline.paused);
+            let waits = pipeline.paused || agreed.machine.is_held(pipeline.feed);
+            let numbers = numbers(core, &agreed, stream, publishes && !waits);
             streams.insert(stream, numbers);
         }
     }
@@ -200,7 +202,11 @@ pub fn own(core: &Core) -> Condition {
     let lacks = lag(core, &view) > LAG;
     let sinks = core.sinks.all();
     let agreed = core.agreed();
-    let runs = |&id: &FeedId| (id.0, feed_troubles(core, &agreed, id).is_empty());
+    // One that is held runs nowhere, however well its parts are.
+    let runs = |&id: &FeedId| {
+        let runs = !agreed.machine.is_held(id) && feed_troubles(core, &agreed, id).is_empty();
+        (id.0, runs)
+    };
     let feeds: BTreeMap<u64, bool> = agreed.machine.feeds().keys().map(runs).collect();
     let is_able = |(incarnation, pipeline): &(&u64, &Pipeline)| {
         let disputed = agreed.feeds.get(&pipeline.feed).is_some_and(|feed| {
@@ -219,6 +225,13 @@ pub fn own(core: &Core) -> Condition {
             false => u32::try_from(able).unwrap_or(u32::MAX),
         },
         feeds,
+        taken: agreed
+            .feeds
+            .iter()
+            .map(|(id, feed)| (id.0, feed.index()))
+            .collect(),
+        saved: saved(core),
+        disputes: disputes(&agreed),
     }
 }
 
@@ -239,6 +252,42 @@ pub async fn give_away(core: &Core) -> Result<(), HandOverError> {
         Err(HandOverError::NoCandidate) => hand_over(core, &[]).await,
         given => given,
     }
+}
+
+/// Where each feed's state stands in the last checkpoint.
+#[must_use]
+pub fn saved(core: &Core) -> BTreeMap<u64, u64> {
+    let checkpoint = core.checkpoints.current();
+    let feeds = checkpoint.map(|checkpoint| checkpoint.header().feeds.clone());
+    let feeds = feeds.unwrap_or_default().into_iter();
+    feeds.map(|(id, index)| (id.0, index)).collect()
+}
+
+/// What this node reads otherwise than is agreed. What was read once may be right the next time.
+#[must_use]
+pub fn disputes(agreed: &Agreed) -> Vec<TakenOtherwise> {
+    let mut disputes = Vec::new();
+    for (id, feed) in &agreed.feeds {
+        for (lane, buffer) in (0..).zip(feed.lanes()) {
+            let Some(dispute) = buffer.dispute().filter(|dispute| dispute.times > 1) else {
+                continue;
+            };
+            let read = dispute.read.unwrap_or(CutChoice {
+                cut: dispute.from,
+                fingerprint: 0,
+            });
+            disputes.push(TakenOtherwise {
+                feed: id.0,
+                lane,
+                from: dispute.from,
+                to: dispute.to,
+                agreed: dispute.agreed,
+                cut: read.cut,
+                fingerprint: read.fingerprint,
+            });
+        }
+    }
+    disputes
 }
 
 /// Gives the lead to a fitter replica when there is one, for as long as the node runs.

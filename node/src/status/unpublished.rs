@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use unisono_engine::row::Seq;
 use unisono_replication::command::FeedId;
 
+use super::held_by_decision;
 use crate::core::{Agreed, Core};
 use crate::ids::{key_of, streams_of};
 
@@ -26,12 +27,19 @@ pub fn held_feeds(core: &Core, agreed: &Agreed) -> BTreeSet<FeedId> {
     let most = core.config.results.max_unpublished;
     let pipelines = agreed.machine.pipelines().iter();
     let full = pipelines.filter(|&(&id, _)| unpublished(core, agreed, id) >= most);
-    full.map(|(_, pipeline)| pipeline.feed).collect()
+    let full = full.map(|(_, pipeline)| pipeline.feed);
+    let feeds = agreed.machine.feeds().keys().copied();
+    full.chain(feeds.filter(|&id| agreed.machine.is_held(id)))
+        .collect()
 }
 
 /// Why a feed takes in nothing more though it could; `None`: it may.
 #[must_use]
 pub fn held(core: &Core, agreed: &Agreed, feed: FeedId) -> Option<String> {
+    held_by_decision(agreed, feed).or_else(|| held_by_budget(core, agreed, feed))
+}
+
+fn held_by_budget(core: &Core, agreed: &Agreed, feed: FeedId) -> Option<String> {
     let most = core.config.results.max_unpublished;
     let pipelines = agreed.machine.pipelines().iter();
     let mut own = pipelines.filter(|(_, pipeline)| pipeline.feed == feed);

@@ -100,7 +100,70 @@ fn examples() -> Vec<(&'static str, Command)> {
         ("command-join-feeds", Command::JoinFeeds(join_feeds)),
         ("command-retire-lanes", Command::RetireLanes(retire_lanes)),
     ];
-    examples.into_iter().chain(of_the_config()).collect()
+    let examples = examples.into_iter().chain(of_the_config());
+    examples.chain(of_disputes(feed)).collect()
+}
+
+/// Those about a feed whose tick is in dispute.
+fn of_disputes(feed: FeedId) -> Vec<(&'static str, Command)> {
+    let mut marks = crate::machine::Marks::new(-1);
+    marks.pass(4711, 99);
+    let hold = HoldFeed {
+        term: 3,
+        feed,
+        base: 299,
+        tick: 290,
+        stands: vec![LaneStand {
+            cut: 4711,
+            fingerprint: 99,
+            marks,
+        }],
+        alone: true,
+        by: Decider::Majority,
+        dispute: Some(Dispute {
+            lane: 0,
+            from: 4711,
+            to: 4713,
+            agreed: u64::MAX,
+            told: vec![Told {
+                node: 2,
+                cut: 4712,
+                fingerprint: 100,
+            }],
+        }),
+    };
+    let park = ParkFeed {
+        term: 3,
+        feed,
+        base: 300,
+        state: 280,
+        stands: hold.stands.clone(),
+    };
+    let release = ReleaseFeed {
+        term: 3,
+        feed,
+        base: 300,
+    };
+    let end = EndTicks {
+        term: 3,
+        feed,
+        base: 300,
+        skips: vec![(0, 5000)],
+        streams: vec![StreamEnd {
+            stream: StreamKey {
+                incarnation: 300,
+                stream: Stream::Rows,
+            },
+            next: 128,
+            digest: u128::MAX / 3,
+        }],
+    };
+    vec![
+        ("command-hold-feed", Command::HoldFeed(hold)),
+        ("command-release-feed", Command::ReleaseFeed(release)),
+        ("command-end-ticks", Command::EndTicks(end)),
+        ("command-park-feed", Command::ParkFeed(park)),
+    ]
 }
 
 /// Those about the agreed configuration.
@@ -173,17 +236,17 @@ fn every_command_is_read_from_and_written_to_the_golden_bytes() {
 #[test]
 fn another_versions_entry_is_refused_with_what_to_do() {
     let mut bytes = examples()[3].1.encode();
-    bytes[0] = 2;
+    bytes[0] = 3;
     let older = Command::decode(&bytes).unwrap_err();
-    assert!(matches!(older, DecodeError::Older { found: 2 }));
+    assert!(matches!(older, DecodeError::Older { found: 3 }));
     let text = older.to_string();
     assert!(
-        text.contains("version 2") && text.contains("reads version 3") && text.contains("wipe"),
+        text.contains("version 3") && text.contains("reads version 4") && text.contains("wipe"),
         "{text}"
     );
-    bytes[0] = 4;
+    bytes[0] = 5;
     let newer = Command::decode(&bytes).unwrap_err();
-    assert!(matches!(newer, DecodeError::Newer { found: 4 }));
+    assert!(matches!(newer, DecodeError::Newer { found: 5 }));
     assert!(newer.to_string().contains("upgrade it"), "{newer}");
 }
 

@@ -100,14 +100,16 @@ impl Machine {
         if !self.knows_sink(sink) {
             return Err(Void::Name);
         }
+        let mut effect = Effect::ConfigChanged;
+        let known = self.pipeline_named(name);
+        let is_so = known.is_some_and(|(_, it)| it.definition == *definition && it.sink == *sink);
+        if let Some((incarnation, _)) = known.filter(|_| !is_so) {
+            effect = self.end_pipeline(incarnation)?;
+        }
         self.removed.remove(name);
         self.wanted.remove(name);
-        let mut effect = Effect::ConfigChanged;
-        if let Some((incarnation, known)) = self.pipeline_named(name) {
-            if known.definition == *definition && known.sink == *sink {
-                return Ok(effect);
-            }
-            effect = self.end_pipeline(incarnation)?;
+        if is_so {
+            return Ok(effect);
         }
         let wanted = Wanted {
             sink: sink.clone(),
@@ -118,21 +120,28 @@ impl Machine {
     }
 
     pub(super) fn remove_pipeline(&mut self, command: &RemovePipeline) -> Result<Effect, Void> {
-        let was_wanted = self.wanted.remove(&command.name).is_some();
         let known = self
             .pipeline_named(&command.name)
             .map(|(incarnation, _)| incarnation);
-        if known.is_none() && !was_wanted {
+        if known.is_none() && !self.wanted.contains_key(&command.name) {
             return Err(Void::Name);
         }
-        self.removed.insert(command.name.clone());
-        known.map_or(Ok(Effect::ConfigChanged), |incarnation| {
+        let effect = known.map_or(Ok(Effect::ConfigChanged), |incarnation| {
             self.end_pipeline(incarnation)
-        })
+        })?;
+        self.wanted.remove(&command.name);
+        self.removed.insert(command.name.clone());
+        Ok(effect)
     }
 
     /// A feed without pipelines ends with its last one.
     fn end_pipeline(&mut self, incarnation: u64) -> Result<Effect, Void> {
+        let feed = self.pipelines.get(&incarnation).ok_or(Void::Name)?.feed;
+        // The state that a parked feed goes on from has all of its pipelines, and the log that would end one of them is gone.
+        let mut others = self.pipelines.iter().filter(|(id, _)| **id != incarnation);
+        if self.is_parked(feed) && others.any(|(_, other)| other.feed == feed) {
+            return Err(Void::Held);
+        }
         let ended = self.pipelines.remove(&incarnation).ok_or(Void::Name)?;
         self.frontier
             .retain(|key, _| key.incarnation != incarnation);

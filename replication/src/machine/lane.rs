@@ -112,6 +112,13 @@ impl Lane {
         self.ended = false;
     }
 
+    /// From here on it is read, and fingerprints begin anew.
+    pub(super) fn begin_at(&mut self, offset: i64) {
+        (self.cut, self.fingerprint) = (offset, 0);
+        self.marks = Marks::new(offset);
+        self.ended = false;
+    }
+
     /// What no two lanes of a feed have in common. Names are free again once their lane is retired.
     pub(super) fn key(&self) -> (u32, &str, Option<(i64, i64)>) {
         let past = self.retired.then_some((self.marks.start, self.cut));

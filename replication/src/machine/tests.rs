@@ -2,6 +2,7 @@ use super::*;
 use crate::command::{LaneEmpty, LaneMove, Stream};
 
 mod config;
+mod holding;
 mod joining;
 
 fn feed_of_two() -> Machine {

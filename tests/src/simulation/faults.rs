@@ -1,6 +1,7 @@
 //! What is done to the clusters.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use unisono::simulation::{self, Look, Seen, Wrong};
@@ -9,6 +10,8 @@ use unisono_replication::rt::sleep;
 
 use super::{LANES, WINDOW, World};
 
+/// How long an operator waits for an answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 /// How long a change of members is waited for.
 const AIM: Duration = Duration::from_secs(3);
 /// What is wrong in a state is in a row within so long.
@@ -59,6 +62,9 @@ pub enum Fault {
     Drift,
     /// All ways take long: a round trip up to 200 ms.
     SlowNetwork,
+    /// The leader alone reads on, and one record wrongly; an operator ends its ticks when the others read otherwise. Rows of them
+    /// may be out, so this is none of [`Fault::ALL`].
+    WrongAlone,
 }
 
 impl Fault {
@@ -94,6 +100,7 @@ impl World {
             Fault::WrongRecord,
             Fault::WrongState,
             Fault::WrongOfTwo,
+            Fault::WrongAlone,
             Fault::Wipe,
             Fault::WipeAndKill,
         ];
@@ -150,6 +157,7 @@ impl World {
                 self.kill(node);
                 self.start_with(node, WINDOW);
             }
+            Fault::WrongAlone => self.wrong_alone(a_while).await,
             _ => return false,
         }
         true
@@ -242,6 +250,68 @@ impl World {
                 (1..=self.nodes).for_each(|node| self.disks[node].set_sync_micros(100..1500));
             }
             _ => {}
+        }
+    }
+
+    /// Of one leader at most: the others must be able to tell.
+    async fn wrong_alone(&mut self, a_while: Duration) {
+        let leads = |&node: &Node| {
+            let look = self.seen[node].look();
+            look.is_some_and(|look| look.leads().is_some())
+        };
+        let Some(leader) = (1..=self.nodes).find(leads) else {
+            return;
+        };
+        for node in (1..=self.nodes).filter(|&node| node != leader) {
+            self.outside.log.set_blind(node, true);
+        }
+        self.rest(Duration::from_millis(between(0..800))).await;
+        let lane = between(0..LANES as u64) as usize;
+        let wrong = Wrong(b"{\"t\":0,\"g\":9,\"v\":7}".to_vec());
+        self.outside.log.read_wrongly(leader, lane, wrong);
+        self.rest(a_while).await;
+        for node in 1..=self.nodes {
+            self.outside.log.set_blind(node, false);
+        }
+        if chance(30) {
+            self.kill(leader);
+            self.start(leader);
+        }
+        self.decide(Duration::from_secs(6)).await;
+    }
+
+    /// An operator looks for a while whether a feed is held, and ends what is in dispute.
+    pub(super) async fn decide(&mut self, within: Duration) {
+        let end = simulated::elapsed() + within;
+        while simulated::elapsed() < end {
+            self.rest(Duration::from_millis(300)).await;
+            let node = between(1..self.nodes as u64 + 1) as usize;
+            let Some(look) = self.seen[node].look() else {
+                continue;
+            };
+            let Some(feed) = look.held() else {
+                continue;
+            };
+            let done: Arc<Mutex<Option<Result<(), String>>>> = Arc::default();
+            let (own, ends) = (Arc::clone(&done), look.end_ticks(feed));
+            drop(simulated::spawn_on(node, async move {
+                let outcome = ends.await;
+                *own.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            }));
+            drop(look);
+            // The node may be killed meanwhile.
+            let asked = simulated::elapsed();
+            while simulated::elapsed() < asked + ANSWERS_WITHIN {
+                self.rest(Duration::from_millis(100)).await;
+                let outcome = done.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(outcome) = outcome {
+                    println!(
+                        "{:?}: an operator ends ticks: {outcome:?}",
+                        simulated::elapsed()
+                    );
+                    break;
+                }
+            }
         }
     }
 
