@@ -288,6 +288,18 @@ impl Cluster {
             .ok()
     }
 
+    /// Why a node says that it is not ready, empty where it is; `None` where it does not answer.
+    pub async fn not_ready(&self, number: u16) -> Option<Vec<String>> {
+        let address = self.nodes.get(&number)?.address();
+        http::not_ready(&self.client, address).await.ok()
+    }
+
+    /// A figure without labels of a node's metrics; `None` where it does not answer, or has no such figure.
+    pub async fn metric(&self, number: u16, name: &str) -> Option<f64> {
+        let address = self.nodes.get(&number)?.address();
+        http::metric(&self.client, address, name).await.ok()
+    }
+
     /// How far a node's pipeline has come; `None` where it does not answer.
     pub async fn pipeline(&self, number: u16) -> Option<PipelineView> {
         self.pipeline_named(number, &self.pipeline).await

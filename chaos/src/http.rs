@@ -75,6 +75,36 @@ pub async fn cluster_view(client: &reqwest::Client, address: &str) -> Result<Clu
     serde_json::from_str(&body).with_context(|| format!("{address}: not a cluster: {body}"))
 }
 
+/// Why a node says that it is not ready; empty: it is.
+///
+/// # Errors
+/// No answer within a second, or one of another shape.
+pub async fn not_ready(client: &reqwest::Client, address: &str) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Readiness {
+        reasons: Vec<String>,
+    }
+    let url = format!("http://{address}/readyz");
+    let body = client.get(&url).send().await?.text().await?;
+    let answer: Readiness =
+        serde_json::from_str(&body).with_context(|| format!("{url} answered {body}"))?;
+    Ok(answer.reasons)
+}
+
+/// A figure of a node's metrics that has no labels.
+///
+/// # Errors
+/// No answer within a second, or one without that figure.
+pub async fn metric(client: &reqwest::Client, address: &str, name: &str) -> Result<f64> {
+    let url = format!("http://{address}/metrics");
+    let body = get(client, &url).await?;
+    let value = body
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = value.with_context(|| format!("{url} has no {name}"))?;
+    Ok(value.parse()?)
+}
+
 /// Asks a node for the state of a pipeline.
 ///
 /// # Errors

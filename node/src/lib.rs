@@ -15,6 +15,7 @@ pub mod feed;
 #[cfg(test)]
 #[path = "../../tests/golden/golden.rs"]
 mod golden;
+mod handles;
 pub mod health;
 pub mod ids;
 pub mod ingest;

@@ -151,7 +151,7 @@ pub trait SourceReader: Send {
     fn log_end(&self, lane: usize) -> Option<i64>;
 
     /// Since when nothing comes and nobody has said that there is nothing: a moment ago, if all is well.
-    fn unanswered_since(&mut self, _lane: usize) -> Option<Instant> {
+    fn unanswered(&mut self, _lane: usize) -> Option<Unanswered> {
         None
     }
 
@@ -164,6 +164,15 @@ pub trait SourceReader: Send {
     fn file(&self, _lane: usize) -> Option<OpenFile> {
         None
     }
+}
+
+/// Nothing comes of a lane, and its source has not said why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// Since when.
+    pub since: Instant,
+    /// How long its slowest answer of late took.
+    pub slowest: Duration,
 }
 
 /// Opens what reads a source. Does not wait for it to be in reach. A client that reads ahead by itself holds at most about

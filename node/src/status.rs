@@ -1,6 +1,7 @@
 //! What replicas tell each other beside Raft, several times a second.
 
 mod condition;
+mod fitness;
 mod unpublished;
 
 use std::collections::BTreeMap;
@@ -16,8 +17,9 @@ use crate::health::Condition;
 use crate::threads::lock;
 pub use condition::{
     contact, feed_name, feed_troubles, held_by_transactions, hole, lag, observe, own, peers, seat,
-    stopped, waits, watch_fitness,
+    stopped, waits, writing,
 };
+pub use fitness::watch_fitness;
 pub use unpublished::{held, held_feeds, unpublished};
 
 /// How often a node tells its status.

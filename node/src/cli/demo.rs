@@ -36,7 +36,7 @@ pub struct DemoArgs {
         long,
         value_delimiter = ',',
         value_name = "LIST",
-        default_value = "kill,slow-disk,blind,wrong-record,drift"
+        default_value = "kill,slow-disk,hung-disk,blind,wrong-record,drift"
     )]
     faults: Vec<Fault>,
     /// No view: end with one line of JSON

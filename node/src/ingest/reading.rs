@@ -472,7 +472,7 @@ impl ReadLane {
         self.buffer.set_end(End {
             at: end,
             held_since: reader.held_since(handle),
-            unanswered_since: reader.unanswered_since(handle),
+            unanswered: reader.unanswered(handle),
         });
         Ok(end.map_or(Turn::Nothing, |_| Turn::AtEnd))
     }

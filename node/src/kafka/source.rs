@@ -26,6 +26,7 @@ pub use topic::KafkaTopic;
 use super::batch::{Item, MOST};
 use super::context::ClientEvents;
 use crate::signal::Signal;
+use crate::source::Unanswered;
 use error::Place;
 use evidence::Evidence;
 use identity::Identifying;
@@ -340,8 +341,8 @@ impl KafkaSource {
     /// Since when nothing comes of the partition and the broker has not said that there is nothing: a moment ago, if all is
     /// well. `None`: something comes, or the broker has not been reached yet.
     #[must_use]
-    pub fn unanswered_since(&self, partition: i32) -> Option<Instant> {
-        self.evidence.unanswered_since(partition)
+    pub fn unanswered(&self, partition: i32) -> Option<Unanswered> {
+        self.evidence.unanswered(partition)
     }
 
     /// Since when a transaction that is open in the partition has kept what was appended from being read, if that is so for

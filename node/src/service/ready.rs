@@ -38,7 +38,7 @@ fn claims(core: &Core, only: Option<Incarnation>) -> Claims {
         seat,
         contact: status::contact(core),
         lag,
-        writing: core.replica.pulse().writing,
+        writing: status::writing(core),
         standing: Vec::new(),
         sinks: Vec::new(),
         unpublished: Vec::new(),

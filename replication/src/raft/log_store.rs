@@ -212,6 +212,11 @@ impl LogStore {
         (age(state.written_at), age(writing))
     }
 
+    /// The first entry that is not known to be on this disk; `None`: all are.
+    pub(crate) fn first_unwritten(&self) -> Option<u64> {
+        self.shared().lock().first_unwritten()
+    }
+
     /// Takes nothing any more. What was taken before is still written.
     pub(crate) fn close(&self) {
         self.shared().lock().closed = true;

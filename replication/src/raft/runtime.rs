@@ -3,7 +3,7 @@
 //! One thread is enough, for nothing there takes long: what does (a checkpoint, the disk) is handed to others. And it
 //! wakes nobody to have a message passed on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -27,7 +27,7 @@ use super::server::{Peers, Turns, accept};
 use super::takeover::Takeover;
 use super::transfer::prepare;
 use super::types::{
-    Payload, Raft, SnapshotMeta, TypeConfig, decode_raft_state, index_of, position,
+    LogId, Payload, Raft, SnapshotMeta, TypeConfig, decode_raft_state, index_of, position,
 };
 use crate::cursor::{LogCursor, Position};
 use crate::detector::Detector;
@@ -161,7 +161,7 @@ impl Inner {
             view,
             fatal: fatal.subscribe(),
             network,
-            port: Arc::new(Port::new(config.secret)),
+            port: Arc::new(Port::new(config.secret, config.port)),
             takeover,
             changing: Arc::default(),
             stop: Mutex::default(),
@@ -286,6 +286,20 @@ impl Inner {
             written,
             writing,
         }
+    }
+
+    /// Who of the voters has made durable what this replica, which leads, has not: its disk is at fault then, and not all.
+    pub(crate) fn durable_elsewhere(&self) -> BTreeSet<u16> {
+        let metrics = self.raft.metrics().borrow_watched().clone();
+        let (Some(first), Some(replication)) = (self.log.first_unwritten(), metrics.replication)
+        else {
+            return BTreeSet::new();
+        };
+        let own = self.log.node_id();
+        let has = |matched: Option<&LogId>| matched.is_some_and(|matched| matched.index >= first);
+        let others = replication.iter().filter(|&(&id, _)| id != own);
+        let durable = others.filter(|(_, matched)| has(matched.as_ref()));
+        durable.map(|(&id, _)| number_of(id)).collect()
     }
 
     /// To the one of `preferred` that comes first, if any are named, and else to the voter that lacks least.

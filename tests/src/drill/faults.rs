@@ -6,6 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use unisono_chaos::fault::Fault;
 use unisono_chaos::stage::Stage;
 
+use crate::kafka::TestBroker;
+
 /// How long the curve may stand still before a drill gives up; not a promise.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How many orders a drill writes in a millisecond, as `Drill` sets it.
@@ -161,6 +163,30 @@ pub async fn unfit_leader(stage: &mut Stage, fault: Fault) -> Result<()> {
         let unfit = stage.make_unfit(fault).await?;
         ensure!(unfit.time < standstill(), "no new row for {:?}", unfit.time);
         stage.digests_agree().await?;
+    }
+    Ok(())
+}
+
+/// A broker answers nobody for a while, again and again: its silence is no reason to give the lead away, for nobody hears more
+/// of it than the leader.
+///
+/// # Errors
+/// Somebody gave the lead away, or the curve does not go on.
+pub async fn broker_stands_still(stage: &mut Stage, broker: &TestBroker) -> Result<()> {
+    for _ in 0..kills().div_ceil(3) * 4 {
+        some_orders(stage).await?;
+        broker.freeze()?;
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        broker.thaw()?;
+        stage.wait_for_new_row(PATIENCE).await?;
+    }
+    for number in stage.cluster.addresses().into_keys() {
+        let given = stage.cluster.metric(number, "unisono_unfit_total").await;
+        let given = given.context("no metrics")?;
+        ensure!(
+            given == 0.0,
+            "replica {number} gave the lead away {given} times"
+        );
     }
     Ok(())
 }

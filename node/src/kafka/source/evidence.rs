@@ -15,6 +15,7 @@ use unisono_replication::rt::Condvar;
 
 use crate::kafka::context::ClientEvents;
 use crate::signal::Signal;
+use crate::source::Unanswered;
 use crate::threads::{lock, wait_timeout_while, wait_while};
 
 /// An answer older than this, from when it was asked, is no evidence.
@@ -24,6 +25,8 @@ const ALL: Duration = Duration::from_secs(1);
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// A lane that was looked at so lately has been silent since then, not only since it is known.
+const LOOKED_AT: Duration = Duration::from_millis(150);
 /// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
 const HELD: Duration = Duration::from_secs(2);
 /// It is said in the log when that has lasted so long: many transactions take some seconds.
@@ -49,6 +52,8 @@ struct State {
     assignment: u64,
     /// When all lanes were asked for.
     asked_all: Option<Instant>,
+    /// How long the slowest answer of late took; older ones count for less and less.
+    slowest: Duration,
     stopped: bool,
 }
 
@@ -57,6 +62,7 @@ struct Watched {
     position: i64,
     quiet: bool,
     quiet_since: Instant,
+    told: Instant,
     answer: Option<(i64, Instant)>,
     /// The last answer of all, whether the lane was quiet or not.
     log_end: Option<(i64, Instant)>,
@@ -130,6 +136,7 @@ impl Evidence {
             position,
             quiet: false,
             quiet_since: Instant::now(),
+            told: Instant::now(),
             answer: None,
             log_end: None,
             cut_at: None,
@@ -149,9 +156,12 @@ impl Evidence {
         let mut state = self.shared.lock();
         let lane = state.lanes.get_mut(&partition)?;
         let woken = quiet && !lane.quiet;
+        let now = Instant::now();
         if woken {
-            lane.quiet_since = Instant::now();
+            let is_recent = now.saturating_duration_since(lane.told) < LOOKED_AT;
+            lane.quiet_since = if is_recent { lane.told } else { now };
         }
+        lane.told = now;
         lane.position = position;
         lane.quiet = quiet;
         let cut_at = lane.cut_at;
@@ -177,11 +187,14 @@ impl Evidence {
     }
 
     /// Since when a lane is quiet and the broker, which has answered before, has not said why.
-    pub(super) fn unanswered_since(&self, partition: i32) -> Option<Instant> {
+    pub(super) fn unanswered(&self, partition: i32) -> Option<Unanswered> {
         let state = self.shared.lock();
         let lane = state.lanes.get(&partition).filter(|lane| lane.quiet)?;
         let (_, asked_at) = lane.answer?;
-        Some(asked_at.max(lane.quiet_since))
+        Some(Unanswered {
+            since: asked_at.max(lane.quiet_since),
+            slowest: state.slowest,
+        })
     }
 
     /// Since when more was appended than can be read beyond `position`, by the broker's word of the last two seconds.
@@ -275,6 +288,11 @@ impl Shared {
         if state.assignment != assignment {
             return;
         }
+        if !answers.is_empty() {
+            // A hundred answers later, which is ten seconds, a twentieth of it is left.
+            let took = asked_at.elapsed();
+            state.slowest = took.max(state.slowest * 97 / 100);
+        }
         for (partition, position_when_asked) in questions {
             let (Some(lane), Some(&end)) = (state.lanes.get_mut(partition), answers.get(partition))
             else {
@@ -318,6 +336,7 @@ mod tests {
             position: 5,
             quiet: true,
             quiet_since: start,
+            told: start,
             answer: None,
             cut_at: None,
             held: None,
