@@ -177,6 +177,7 @@ fn run_options(args: &DemoArgs, folder: &DrillFolder) -> Result<RunOptions, CliE
         late_share: 0.0,
     };
     let stage = StageOptions {
+        round_trip: None,
         binary,
         dir: folder.path().to_owned(),
         kafka: args.kafka.clone(),
