@@ -35,9 +35,21 @@ pub struct ClusterView {
     pub term: u64,
     /// `leader`, `follower`, `candidate` or `learner`.
     pub role: String,
+    /// The members as it sees them.
+    #[serde(default)]
+    pub nodes: Vec<NodeView>,
     /// Where nodes' files are not what is agreed.
     #[serde(default)]
     pub drifts: Vec<serde_json::Value>,
+}
+
+/// One member in `GET /v1/cluster`, as far as drills use it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct NodeView {
+    /// Its number.
+    pub id: u16,
+    /// How long a question to it and its answer took, in microseconds.
+    pub round_trip_us: Option<u64>,
 }
 
 /// One pipeline in `GET /v1/pipelines`, as far as drills use it.

@@ -109,6 +109,8 @@ pub struct Health {
     pub committed: Mutex<Option<Instant>>,
     /// Feeds that keep the agreed log from being purged, and from which index on.
     pub held: Mutex<BTreeMap<FeedId, u64>>,
+    /// Bytes that the agreed log took after the last checkpoint, where that was beyond its budget.
+    pub large_log: Mutex<Option<u64>>,
     /// When the last checkpoint was made, or taken from a peer.
     pub checkpoint: Mutex<Option<Instant>>,
 }

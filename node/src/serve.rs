@@ -365,5 +365,6 @@ async fn checkpoints(core: Arc<Core>, snapshots: Arc<NodeSnapshots>) {
             Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
         }
         crate::snapshots::heal(&core, &snapshots).await;
+        crate::snapshots::bound_log(&core).await;
     }
 }

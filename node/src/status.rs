@@ -1,6 +1,7 @@
 //! What replicas tell each other beside Raft, several times a second.
 
 mod condition;
+mod distance;
 mod fitness;
 mod unpublished;
 
@@ -19,6 +20,8 @@ pub use condition::{
     contact, feed_name, feed_troubles, held_by_transactions, hole, lag, observe, own, peers, seat,
     stopped, waits, writing,
 };
+use distance::ToldDistances;
+pub use distance::far_notices;
 pub use fitness::watch_fitness;
 pub use unpublished::{held, held_feeds, unpublished};
 
@@ -96,9 +99,11 @@ fn own_files(core: &Core) -> Files {
 /// Tells the status for as long as the node runs.
 pub async fn tell(core: Arc<Core>) {
     let mut drifts = ToldDrifts::default();
+    let mut distances = ToldDistances::default();
     loop {
         let files = own_files(&core);
         drifts.tell(&files.drifts);
+        distances.tell(&core);
         observe(&core);
         let mut condition = own(&core);
         condition.score = lock(&core.health.fitness).score(condition.score, rt::now());

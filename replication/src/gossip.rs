@@ -44,6 +44,8 @@ pub struct PeerStatus {
     pub received: Instant,
     /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long.
     pub clock_offset_ms: f64,
+    /// How long a question and its answer took of late.
+    pub round_trip: Duration,
 }
 
 #[derive(Clone)]
@@ -52,6 +54,8 @@ struct Heard {
     received: Instant,
     /// Its wall clock when that was received. Not how far it is from ours: ours may be set at any time.
     wall_ms: f64,
+    /// How long questions and their answers took of late.
+    round_trip: Duration,
 }
 
 /// What is known of all, oneself among them.
@@ -132,17 +136,23 @@ impl Gossip {
 
     /// Notes what a peer answered just now at its configured address, and what its wall clock says. Only answers count:
     /// anyone could ask, under any number.
-    pub(crate) fn hear(&self, told: Told, wall_ms: f64) {
+    pub(crate) fn hear(&self, told: Told, wall_ms: f64, took: Duration) {
         if told.version != VERSION || told.number == lock(&self.own).number {
             return;
         }
         let mut heard = lock(&self.heard);
+        // One that was slow says little of the way; a way that is slow shows within some questions.
+        let round_trip = match heard.get(&told.number) {
+            Some(known) => (known.round_trip * 7 + took) / 8,
+            None => took,
+        };
         heard.insert(
             told.number,
             Heard {
                 told,
                 received: rt::now(),
                 wall_ms,
+                round_trip,
             },
         );
     }
@@ -155,6 +165,7 @@ impl Gossip {
             status: heard.told.status.clone(),
             received: heard.received,
             clock_offset_ms: heard.wall_ms + millis(rt::since(heard.received)) - own_ms,
+            round_trip: heard.round_trip,
         };
         heard.iter().map(status).collect()
     }
@@ -188,11 +199,11 @@ pub(crate) fn ask_all(
         let (gossip, takeover) = (Arc::clone(gossip), Arc::clone(takeover));
         rt::spawn(async move {
             loop {
-                let note = |asked: Result<(Told, f64), CallError>| {
+                let note = |asked: Result<(Told, f64, Duration), CallError>| {
                     gossip.note_refusal(number, asked.as_ref().err());
-                    if let Ok((told, wall_ms)) = asked {
+                    if let Ok((told, wall_ms, took)) = asked {
                         takeover.met(&told);
-                        gossip.hear(told, wall_ms);
+                        gossip.hear(told, wall_ms, took);
                     }
                 };
                 let attended = attend(&mut link, note).await;
@@ -218,7 +229,10 @@ enum Attended {
 }
 
 /// Asks a peer, then watches the connection until the next question is due.
-async fn attend(link: &mut Link, note: impl FnOnce(Result<(Told, f64), CallError>)) -> Attended {
+async fn attend(
+    link: &mut Link,
+    note: impl FnOnce(Result<(Told, f64, Duration), CallError>),
+) -> Attended {
     let asked = ask(link).await;
     let failed = asked.is_err();
     note(asked);
@@ -233,16 +247,16 @@ async fn attend(link: &mut Link, note: impl FnOnce(Result<(Told, f64), CallError
     }
 }
 
-/// What a peer tells, and its wall clock now, taking the way there and back as equally long.
-async fn ask(link: &mut Link) -> Result<(Told, f64), CallError> {
+/// What a peer tells, its wall clock now, taking the way there and back as equally long, and how long that took.
+async fn ask(link: &mut Link) -> Result<(Told, f64, Duration), CallError> {
     let asked = rt::now();
     let answer = link.call(Topic::Gossip, 0, &[], WITHIN).await;
-    let way_back = rt::since(asked) / 2;
+    let took = rt::since(asked);
     let told: Told = answer
         .and_then(|body| decode(&body).map_err(CallError::Broken))
         .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))?;
-    let wall_ms = told.wall_ms + millis(way_back);
-    Ok((told, wall_ms))
+    let wall_ms = told.wall_ms + millis(took) / 2.0;
+    Ok((told, wall_ms, took))
 }
 
 #[cfg(test)]
@@ -289,15 +303,16 @@ mod tests {
     #[test]
     fn a_replica_does_not_hear_itself_nor_another_version() {
         let gossip = Gossip::new(1, 11, false);
-        gossip.hear(gossip.own(), 0.0);
+        gossip.hear(gossip.own(), 0.0, Duration::ZERO);
         let peer = Gossip::new(2, 22, true);
         let newer = Told {
             version: 9,
             ..peer.own()
         };
-        gossip.hear(newer, 0.0);
+        gossip.hear(newer, 0.0, Duration::ZERO);
         assert!(gossip.peers().is_empty());
-        gossip.hear(peer.own(), wall_ms() + 60_000.0);
+        gossip.hear(peer.own(), wall_ms() + 60_000.0, Duration::from_millis(80));
+        assert_eq!(gossip.peers()[0].round_trip, Duration::from_millis(80));
         let ahead = gossip.peers()[0].clock_offset_ms;
         assert!((59_000.0..61_000.0).contains(&ahead), "{ahead}");
         assert_eq!(gossip.fresh()[&2].node_id, 22);

@@ -140,6 +140,17 @@ impl Replica {
         self.inner.trigger_checkpoint().await
     }
 
+    /// Bytes of the log's files, and how many entries they hold. It looks at the disk.
+    #[must_use]
+    pub fn log_size(&self) -> (u64, u64) {
+        self.inner.log_size()
+    }
+
+    /// Removes all of the log below the last checkpoint, also what is kept for peers: one that lacks it takes a checkpoint.
+    pub async fn purge_to_checkpoint(&self) {
+        self.inner.purge_to_checkpoint().await;
+    }
+
     /// What peers are told of this node.
     pub fn set_status(&self, status: Vec<u8>) {
         self.inner.gossip.set_status(status);

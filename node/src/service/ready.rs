@@ -10,15 +10,19 @@ use super::config;
 use crate::core::{Agreed, Core};
 use crate::health::ready::{Claims, Elsewhere, Hole, Standing};
 use crate::ids::streams_of;
+use crate::snapshots::large_log;
 use crate::status::{self, NodeStatus};
 
 /// Of all that this node does, or of one pipeline.
 pub(super) fn readiness(core: &Core, only: Option<Incarnation>) -> Readiness {
     let reasons = claims(core, only).reasons();
+    let mut notices = status::held_by_transactions(&core.agreed(), only);
+    notices.extend(status::far_notices(core));
+    notices.extend(large_log(core));
     Readiness {
         ready: reasons.is_empty(),
         reasons,
-        notices: status::held_by_transactions(&core.agreed(), only),
+        notices,
     }
 }
 

@@ -255,6 +255,20 @@ impl Inner {
         Ok(true)
     }
 
+    /// Bytes of the log's files, and how many entries they hold.
+    pub(crate) fn log_size(&self) -> (u64, u64) {
+        self.log.size()
+    }
+
+    /// Removes all entries below the last checkpoint, those too that are kept for peers.
+    pub(crate) async fn purge_to_checkpoint(&self) {
+        let snapshot = self.raft.metrics().borrow_watched().snapshot;
+        if let Some(snapshot) = snapshot {
+            // It fails only when Raft has ended.
+            let _ = self.raft.trigger().purge_log(snapshot.index).await;
+        }
+    }
+
     pub(crate) async fn ask(&self, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
         ask(&self.network, number, &question).await
     }

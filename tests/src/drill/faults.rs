@@ -161,7 +161,12 @@ pub async fn unfit_leader(stage: &mut Stage, fault: Fault) -> Result<()> {
     for _ in 0..kills().div_ceil(3) {
         some_orders(stage).await?;
         let unfit = stage.make_unfit(fault).await?;
-        ensure!(unfit.time < standstill(), "no new row for {:?}", unfit.time);
+        // What is told of a disk that hangs comes after two seconds.
+        let most = match fault {
+            Fault::HungDisk => standstill().min(Duration::from_secs(2)),
+            _ => standstill(),
+        };
+        ensure!(unfit.time < most, "no new row for {:?}", unfit.time);
         stage.digests_agree().await?;
     }
     Ok(())
@@ -189,6 +194,34 @@ pub async fn broker_stands_still(stage: &mut Stage, broker: &TestBroker) -> Resu
         );
     }
     Ok(())
+}
+
+/// The leader dies where a round trip takes a good part of the time-outs, and every replica says that it does.
+///
+/// # Errors
+/// Nobody takes over, or a replica does not say it.
+pub async fn far_apart(stage: &mut Stage) -> Result<()> {
+    let numbers: Vec<u16> = stage.cluster.addresses().into_keys().collect();
+    for number in numbers {
+        let view = stage.cluster.view(number).await.context("no answer")?;
+        let ways = view.nodes.iter().filter_map(|node| node.round_trip_us);
+        let least = ways.clone().min().unwrap_or(0);
+        ensure!(
+            ways.count() == 2,
+            "replica {number} does not know how far both others are"
+        );
+        ensure!(
+            least >= 200_000,
+            "replica {number} takes another one for {least} µs away"
+        );
+        let log = stage.cluster.log(number).context("a log")?;
+        let said = std::fs::read_to_string(log)?;
+        ensure!(
+            said.contains("the network is slow against the time-outs"),
+            "{said}"
+        );
+    }
+    kill_leaders(stage).await
 }
 
 /// Kills all three at once and starts them again.
