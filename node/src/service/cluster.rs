@@ -100,7 +100,9 @@ fn nodes(core: &Core, view: &View) -> Vec<NodeInfo> {
     let front = indexes.values().copied().max().unwrap_or(0);
     let refusing = core.replica.refusing();
     let heard = core.replica.peers().into_iter();
-    let ways: BTreeMap<_, _> = heard.map(|peer| (peer.number, peer.round_trip)).collect();
+    let ways: BTreeMap<_, _> = heard
+        .filter_map(|peer| Some((peer.number, peer.round_trip?)))
+        .collect();
     let node = |&number: &u16| {
         let role = match () {
             () if number == own => own_role(core, view),

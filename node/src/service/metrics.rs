@@ -310,10 +310,13 @@ fn log(core: &Core, metrics: &mut Vec<Metric>) {
         number(entries),
     ));
     for peer in core.replica.peers() {
+        let Some(round_trip) = peer.round_trip else {
+            continue;
+        };
         let metric = Metric::gauge(
             "unisono_peer_round_trip_seconds",
             "How long a question to a peer and its answer took of late.",
-            peer.round_trip.as_secs_f64(),
+            round_trip.as_secs_f64(),
         );
         metrics.push(metric.label("peer", peer.number));
     }

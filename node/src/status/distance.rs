@@ -14,7 +14,7 @@ const LONG: u32 = 4;
 #[must_use]
 fn far_peers(core: &Core) -> Vec<(u16, Duration)> {
     let peers = core.replica.peers().into_iter();
-    let ways = peers.map(|peer| (peer.number, peer.round_trip));
+    let ways = peers.filter_map(|peer| Some((peer.number, peer.round_trip?)));
     ways.filter(|&(_, way)| is_long(&core.config, way))
         .collect()
 }
@@ -47,7 +47,9 @@ impl ToldDistances {
     pub(super) fn tell(&mut self, core: &Core) {
         let config = &core.config;
         for peer in core.replica.peers() {
-            let (number, way) = (peer.number, peer.round_trip);
+            let (number, Some(way)) = (peer.number, peer.round_trip) else {
+                continue;
+            };
             let round_trip_ms = way.as_millis();
             if is_long(config, way) && self.0.insert(number) {
                 let election_timeout_ms = config.cluster.election_timeout.0.as_millis();

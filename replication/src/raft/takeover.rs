@@ -26,6 +26,8 @@ use crate::view::View;
 
 /// How long the other voters have to answer, and the process behind a port that was connected to.
 const WITHIN: Duration = Duration::from_millis(100);
+/// The same in round trips, where they are far: to connect, to ask, and to have the one who is asked do the same.
+const ROUND_TRIPS: u32 = 5;
 /// How long after an attempt that brought no leader the next one is made.
 const AGAIN: Duration = Duration::from_millis(50);
 /// A process that is about to end may still take a connection: it is looked at again, so often.
@@ -62,6 +64,8 @@ pub(crate) struct Takeover {
     /// Raised on evidence that cannot wait.
     pub(crate) alarm: Notify,
     pub(crate) started: Instant,
+    /// How far the others are.
+    round_trips: Mutex<BTreeMap<u16, Duration>>,
 }
 
 impl Takeover {
@@ -80,6 +84,7 @@ impl Takeover {
             detector: Mutex::new(detector),
             alarm: Notify::new(),
             started: rt::now(),
+            round_trips: Mutex::default(),
         })
     }
 
@@ -96,6 +101,24 @@ impl Takeover {
     pub(crate) fn silence(&self, term: u64) -> Option<Duration> {
         let heard = self.detector().heard_at(term)?;
         Some(rt::since(heard))
+    }
+
+    /// A question to a peer and its answer take so long.
+    pub(crate) fn note_round_trip(&self, number: u16, took: Duration) {
+        let mut known = self
+            .round_trips
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.insert(number, took);
+    }
+
+    fn within(&self, number: u16) -> Duration {
+        let known = self
+            .round_trips
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let far = known.get(&number).map(|took| *took * ROUND_TRIPS);
+        WITHIN.max(far.unwrap_or_default())
     }
 
     /// What a peer told of itself.
@@ -126,7 +149,7 @@ impl Takeover {
             let Some(mut link) = self.network.link(number) else {
                 return false;
             };
-            match link.call(Topic::Gossip, 0, &[], WITHIN).await {
+            match link.call(Topic::Gossip, 0, &[], self.within(number)).await {
                 Ok(body) => {
                     let known = self.detector().process_of(number);
                     let told = decode::<Told>(&body).ok().map(|told| told.process);
@@ -241,8 +264,8 @@ impl Takeover {
             .iter_mut()
             .filter(|(number, _)| voters.contains(number));
         let answers = asked.map(|(&number, link)| {
-            let question = &question;
-            async move { Some((number, ask(link, question).await?)) }
+            let (question, within) = (&question, self.within(number));
+            async move { Some((number, ask(link, question, within).await?)) }
         });
         let answers = futures_util::future::join_all(answers);
         let suspicion = Suspicion { term, leader };
@@ -269,7 +292,7 @@ impl Takeover {
             return;
         };
         let answer = link
-            .call(Topic::Transfer, opinion.node_id, &body, WITHIN)
+            .call(Topic::Transfer, opinion.node_id, &body, self.within(number))
             .await;
         let answer =
             answer.map(|body| decode::<TransferLeaderResponse<super::types::TypeConfig>>(&body));
@@ -299,8 +322,8 @@ fn nominate(agreed: &BTreeMap<u16, Opinion>, voters: &[u16], leader: u16) -> Opt
     agreed.iter().max_by_key(worth).map(|(&number, _)| number)
 }
 
-async fn ask(link: &mut Link, question: &[u8]) -> Option<Opinion> {
-    let answer = link.call(Topic::Suspect, 0, question, WITHIN).await.ok()?;
+async fn ask(link: &mut Link, question: &[u8], within: Duration) -> Option<Opinion> {
+    let answer = link.call(Topic::Suspect, 0, question, within).await.ok()?;
     decode(&answer).ok()
 }
 

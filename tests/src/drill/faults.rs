@@ -221,7 +221,15 @@ pub async fn far_apart(stage: &mut Stage) -> Result<()> {
             "{said}"
         );
     }
-    kill_leaders(stage).await
+    kill_leaders(stage).await?;
+    let times = stage.times().get(&Fault::Kill).cloned().unwrap_or_default();
+    let longest = times.into_iter().max().unwrap_or_default();
+    // Without an answer from the others it is openraft's time-outs, which are five seconds and more.
+    ensure!(
+        longest < Duration::from_secs(4),
+        "a takeover took {longest:?}"
+    );
+    Ok(())
 }
 
 /// Kills all three at once and starts them again.

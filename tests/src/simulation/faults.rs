@@ -25,6 +25,10 @@ pub enum Fault {
     Cut,
     /// A node does not reach the source.
     Blind,
+    /// A node is said nothing by the source, which takes its connections.
+    Deaf,
+    /// Nobody is.
+    AllDeaf,
     /// Nobody reaches the source.
     AllBlind,
     /// A node does not reach the sink.
@@ -62,6 +66,8 @@ impl Fault {
         Self::Cut,
         Self::Blind,
         Self::AllBlind,
+        Self::Deaf,
+        Self::AllDeaf,
         Self::NoSink,
         Self::LostAnswers,
         Self::SlowDisk,
@@ -156,6 +162,16 @@ impl World {
                 self.outside.log.set_blind(node, true);
                 self.rest(a_while).await;
                 self.outside.log.set_blind(node, false);
+            }
+            Fault::Deaf => {
+                self.outside.log.set_deaf(node, true);
+                self.rest(a_while).await;
+                self.outside.log.set_deaf(node, false);
+            }
+            Fault::AllDeaf => {
+                (1..=self.nodes).for_each(|node| self.outside.log.set_deaf(node, true));
+                self.rest(a_while).await;
+                (1..=self.nodes).for_each(|node| self.outside.log.set_deaf(node, false));
             }
             Fault::AllBlind => {
                 (1..=self.nodes).for_each(|node| self.outside.log.set_blind(node, true));
