@@ -28,6 +28,8 @@ use crate::view::View;
 const WITHIN: Duration = Duration::from_millis(100);
 /// The same in round trips, where they are far: to connect, to ask, and to have the one who is asked do the same.
 const ROUND_TRIPS: u32 = 5;
+/// From this round trip on, what is known of others is old.
+const FAR: Duration = Duration::from_millis(20);
 /// How long after an attempt that brought no leader the next one is made.
 const AGAIN: Duration = Duration::from_millis(50);
 /// A process that is about to end may still take a connection: it is looked at again, so often.
@@ -112,12 +114,14 @@ impl Takeover {
         known.insert(number, took);
     }
 
+    fn round_trip(&self, number: u16) -> Option<Duration> {
+        let known = self.round_trips.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        known.get(&number).copied()
+    }
+
     fn within(&self, number: u16) -> Duration {
-        let known = self
-            .round_trips
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let far = known.get(&number).map(|took| *took * ROUND_TRIPS);
+        let far = self.round_trip(number).map(|took| took * ROUND_TRIPS);
         WITHIN.max(far.unwrap_or_default())
     }
 
@@ -276,8 +280,25 @@ impl Takeover {
         if let Some(best) = nominate(&agreed, voters, leader) {
             let opinion = &agreed[&best];
             tracing::info!(term, leader, stands = best, "the leader is gone");
+            if best == self.number && !self.is_first(&agreed, term).await {
+                return;
+            }
             self.have_stand(best, opinion, links).await;
         }
+    }
+
+    /// Where the others are far, what two know of each other may differ by what was on its way, and each would stand. So of those
+    /// who agree the one with the lowest number is given the time to ask for votes before: `false` if it did.
+    async fn is_first(&self, agreed: &BTreeMap<u16, Opinion>, term: u64) -> bool {
+        let lowest = agreed.keys().copied().next();
+        let lowest = lowest.filter(|&lowest| lowest != self.number);
+        let way = lowest.and_then(|lowest| self.round_trip(lowest));
+        let is_in_term = || self.raft.metrics().borrow_watched().current_term == term;
+        let end = rt::now() + way.filter(|way| *way >= FAR).unwrap_or_default();
+        while rt::now() < end && is_in_term() {
+            rt::sleep(FAR / 4).await;
+        }
+        is_in_term()
     }
 
     async fn have_stand(&self, number: u16, opinion: &Opinion, links: &mut BTreeMap<u16, Link>) {
