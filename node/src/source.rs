@@ -171,7 +171,7 @@ pub trait SourceReader: Send {
 pub struct Unanswered {
     /// Since when.
     pub since: Instant,
-    /// How long its slowest answer of late took.
+    /// How long its slowest answers of late took.
     pub slowest: Duration,
 }
 

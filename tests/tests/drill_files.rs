@@ -79,6 +79,11 @@ fn a_leader_whose_disk_hangs_gives_the_lead_away() {
 }
 
 #[test]
+fn a_follower_whose_disk_hangs_says_so_and_holds_nobody_up() {
+    Drill::on_files().run(faults::hung_follower);
+}
+
+#[test]
 fn replicas_that_are_far_from_each_other_publish_and_take_over_and_say_how_far_they_are() {
     let drill = Drill {
         round_trip: Some(Duration::from_millis(200)),

@@ -94,6 +94,26 @@ impl Stage {
         })
     }
 
+    /// Has the disk of a replica that does not lead hang for some seconds: the curve goes on, and the replica says that it is not
+    /// ready. Gives the longest time without a row of a new window.
+    ///
+    /// # Errors
+    /// No rows came for 30 seconds, the replica did not say it, or did not catch up.
+    pub async fn hang_follower(&mut self) -> Result<Duration> {
+        let leader = self.cluster.wait_leader().await?;
+        let mut others = self.cluster.addresses().into_keys();
+        let follower = others.find(|&number| number != leader).context("alone")?;
+        let disks = self.slow_disks.as_ref().context("no slow disks")?;
+        disks.ail(follower, Ailment::Hung)?;
+        let time = self.standstill().await;
+        let not_ready = self.says_it_hangs(follower).await;
+        disks.heal(follower, Ailment::Hung)?;
+        not_ready?;
+        self.healed().await?;
+        self.cluster.ensure_none_crashed()?;
+        time
+    }
+
     async fn blind(&mut self) -> Result<Unfit> {
         let leader = self.cluster.wait_leader().await?;
         self.set_blind(leader, true)?;

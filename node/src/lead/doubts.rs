@@ -34,7 +34,9 @@ impl Doubts {
     pub fn of(core: &Core) -> BTreeMap<FeedId, Doubt> {
         let agreed = core.agreed();
         let mut doubts = BTreeMap::new();
-        for (&id, feed) in &agreed.feeds {
+        // One that has stopped reads no more, and its lanes know nothing new.
+        let running = agreed.feeds.iter().filter(|(_, feed)| !feed.has_stopped());
+        for (&id, feed) in running {
             let lanes = feed.lanes();
             let unheard = lanes.iter().map(|lane| lane.unheard());
             let doubt = unheard

@@ -172,6 +172,21 @@ pub async fn unfit_leader(stage: &mut Stage, fault: Fault) -> Result<()> {
     Ok(())
 }
 
+/// The disk of a replica that does not lead hangs.
+///
+/// # Errors
+/// The curve stands still, or the replica does not say that its disk hangs.
+pub async fn hung_follower(stage: &mut Stage) -> Result<()> {
+    for _ in 0..kills().div_ceil(3) {
+        some_orders(stage).await?;
+        let time = stage.hang_follower().await?;
+        ensure!(time < standstill(), "no new row for {time:?}");
+        println!("a follower's disk hung: no new row for {time:?}");
+        stage.digests_agree().await?;
+    }
+    Ok(())
+}
+
 /// A broker answers nobody for a while, again and again: its silence is no reason to give the lead away, for nobody hears more
 /// of it than the leader.
 ///

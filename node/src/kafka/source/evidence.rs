@@ -4,7 +4,7 @@
 //! librdkafka says once that a lane is at its end and then nothing, as long as nothing comes: silence after it looks the
 //! same whether there is nothing or the broker is gone. Only an answer that is fresh tells the two apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ const ALL: Duration = Duration::from_secs(1);
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// So many answers are remembered: those of five seconds, where a lane is quiet.
+const ANSWERS: usize = 50;
 /// A lane that was looked at so lately has been silent since then, not only since it is known.
 const LOOKED_AT: Duration = Duration::from_millis(150);
 /// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
@@ -52,7 +54,9 @@ struct State {
     assignment: u64,
     /// When all lanes were asked for.
     asked_all: Option<Instant>,
-    /// How long the slowest answer of late took; older ones count for less and less.
+    /// How long the last answers took, the newest last.
+    took: VecDeque<Duration>,
+    /// How long the slowest of them took.
     slowest: Duration,
     stopped: bool,
 }
@@ -77,6 +81,25 @@ struct Held {
     position: i64,
     since: Instant,
     told: bool,
+}
+
+impl State {
+    /// One answer that is slower than all others came when an outage was over: it says nothing of how slow the source is.
+    fn note_answer(&mut self, took: Duration) {
+        self.took.push_back(took);
+        if self.took.len() > ANSWERS {
+            self.took.pop_front();
+        }
+        let mut most = [Duration::ZERO; 2];
+        for &took in &self.took {
+            if took > most[0] {
+                most = [took, most[0]];
+            } else {
+                most[1] = most[1].max(took);
+            }
+        }
+        self.slowest = most[1];
+    }
 }
 
 impl Shared {
@@ -289,9 +312,7 @@ impl Shared {
             return;
         }
         if !answers.is_empty() {
-            // A hundred answers later, which is ten seconds, a twentieth of it is left.
-            let took = asked_at.elapsed();
-            state.slowest = took.max(state.slowest * 97 / 100);
+            state.note_answer(asked_at.elapsed());
         }
         for (partition, position_when_asked) in questions {
             let (Some(lane), Some(&end)) = (state.lanes.get_mut(partition), answers.get(partition))
@@ -327,6 +348,24 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_is_as_slow_as_its_answers_but_for_one_that_came_after_an_outage() {
+        let ms = Duration::from_millis;
+        let mut state = State::default();
+        let mut slowest = |took: u64| {
+            state.note_answer(ms(took));
+            state.slowest
+        };
+        assert_eq!(slowest(3), ms(0));
+        assert_eq!(slowest(5), ms(3));
+        assert_eq!(slowest(900), ms(5));
+        assert_eq!(slowest(200), ms(200));
+        for _ in 0..ANSWERS {
+            slowest(2);
+        }
+        assert_eq!(slowest(2), ms(2));
+    }
 
     #[test]
     fn a_lane_is_held_since_the_first_answer_beyond_where_its_reading_ends_and_that_is_said_once() {
