@@ -141,8 +141,8 @@ fn left_out(replicas: &mut Replicas, broker: &TestBroker) -> (u64, Vec<u64>) {
     (count.sum(), notes.iter().map(seq).collect())
 }
 
-/// Leaders die when they have just seen that a row is refused, or some time before or after, and whoever leads next would have
-/// it taken.
+/// Leaders die when they have just seen that a row is refused, when they have passed it, or at any moment, and whoever leads next
+/// would have it taken.
 #[test]
 fn a_row_that_one_leader_leaves_out_and_the_next_would_publish_is_in_the_sink_once_or_named_once() {
     let Some(broker) = TestBroker::shared() else {
@@ -159,17 +159,23 @@ fn a_row_that_one_leader_leaves_out_and_the_next_would_publish_is_in_the_sink_on
     replicas.events(0..10);
     wait_records(&mut replicas, broker, "moved-rows", 9);
     let said = "the row is left out";
+    let mut seen = (0, 0);
     for round in 1..=8 {
         let (at, leader) = (round * 10, replicas.leader());
         broker.set_topic("moved-rows", LIMIT, "2000").unwrap();
         let before = replicas.node(leader).said().matches(said).count();
+        let passed = left_out(&mut replicas, broker).1.len();
         replicas.event(at, &large());
         replicas.events(at + 1..at + 10);
-        let patience = Instant::now() + Duration::from_millis(30) * u32::try_from(round).unwrap();
-        while replicas.node(leader).said().matches(said).count() == before {
-            if round % 2 == 0 && Instant::now() > patience {
-                break;
-            }
+        let moment = Instant::now() + Duration::from_millis(10) * u32::try_from(round).unwrap();
+        let dies = |served: &Served| match round % 3 {
+            0 => served.said().matches(said).count() > before,
+            1 => broker.read_committed("moved-dead").unwrap().len() > passed,
+            _ => Instant::now() >= moment,
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !dies(replicas.node(leader)) {
+            assert!(Instant::now() < deadline, "round {round}");
             std::thread::sleep(Duration::from_millis(1));
         }
         replicas.kill(leader);
@@ -186,5 +192,11 @@ fn a_row_that_one_leader_leaves_out_and_the_next_would_publish_is_in_the_sink_on
         let missing: Vec<u64> = (0..rows).filter(|seq| !there.contains(seq)).collect();
         assert_eq!(named, missing, "named, and not in the sink");
         assert_eq!(count, missing.len() as u64, "the frontier names as many");
+        seen = (
+            missing.len(),
+            usize::try_from(round).unwrap() - missing.len(),
+        );
     }
+    println!("left out, taken later: {seen:?}");
+    assert!(seen.0 >= 3, "three leaders died after it");
 }
