@@ -1,6 +1,8 @@
 //! What is done to the clusters.
 
 use std::ops::Range;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use unisono::simulation::{Look, Seen, Wrong};
@@ -145,6 +147,18 @@ impl World {
         true
     }
 
+    async fn make_deaf(&mut self, nodes: RangeInclusive<Node>, a_while: Duration) {
+        let log = Arc::clone(&self.outside.log);
+        let set = |deaf| {
+            for node in nodes.clone() {
+                log.set_deaf(node, deaf);
+            }
+        };
+        set(true);
+        self.rest(a_while).await;
+        set(false);
+    }
+
     /// What is done to networks, disks, clocks, source and sink.
     async fn trouble_surroundings(&mut self, fault: Fault, node: Node, a_while: Duration) {
         match fault {
@@ -163,16 +177,8 @@ impl World {
                 self.rest(a_while).await;
                 self.outside.log.set_blind(node, false);
             }
-            Fault::Deaf => {
-                self.outside.log.set_deaf(node, true);
-                self.rest(a_while).await;
-                self.outside.log.set_deaf(node, false);
-            }
-            Fault::AllDeaf => {
-                (1..=self.nodes).for_each(|node| self.outside.log.set_deaf(node, true));
-                self.rest(a_while).await;
-                (1..=self.nodes).for_each(|node| self.outside.log.set_deaf(node, false));
-            }
+            Fault::Deaf => self.make_deaf(node..=node, a_while).await,
+            Fault::AllDeaf => self.make_deaf(1..=self.nodes, a_while).await,
             Fault::AllBlind => {
                 (1..=self.nodes).for_each(|node| self.outside.log.set_blind(node, true));
                 self.rest(a_while).await;
