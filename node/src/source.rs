@@ -19,6 +19,7 @@ pub use block::{Block, HEAD_BYTES, Head, RawRecord};
 pub use survey::{Found, FoundLane, KnownLane, SourceSurvey, survey};
 
 use crate::config::{SourceConfig, SourceKind};
+pub use crate::kafka::source::Unanswered;
 use crate::signal::Signal;
 
 /// Why a source cannot be read.
@@ -164,15 +165,6 @@ pub trait SourceReader: Send {
     fn file(&self, _lane: usize) -> Option<OpenFile> {
         None
     }
-}
-
-/// Nothing comes of a lane, and its source has not said why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unanswered {
-    /// Since when.
-    pub since: Instant,
-    /// How long its slowest answers of late took.
-    pub slowest: Duration,
 }
 
 /// Opens what reads a source. Does not wait for it to be in reach. A client that reads ahead by itself holds at most about

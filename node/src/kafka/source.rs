@@ -20,13 +20,13 @@ use rdkafka::{Offset, TopicPartitionList};
 
 pub use config::KafkaSourceConfig;
 pub use error::KafkaSourceError;
+pub use evidence::Unanswered;
 pub use identity::{Difference, Identified, TopicIdentity};
 pub use topic::KafkaTopic;
 
 use super::batch::{Item, MOST};
 use super::context::ClientEvents;
 use crate::signal::Signal;
-use crate::source::Unanswered;
 use error::Place;
 use evidence::Evidence;
 use identity::Identifying;

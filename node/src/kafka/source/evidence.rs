@@ -15,7 +15,6 @@ use unisono_replication::rt::Condvar;
 
 use crate::kafka::context::ClientEvents;
 use crate::signal::Signal;
-use crate::source::Unanswered;
 use crate::threads::{lock, wait_timeout_while, wait_while};
 
 /// An answer older than this, from when it was asked, is no evidence.
@@ -33,6 +32,15 @@ const LOOKED_AT: Duration = Duration::from_millis(150);
 const HELD: Duration = Duration::from_secs(2);
 /// It is said in the log when that has lasted so long: many transactions take some seconds.
 const HELD_LONG: Duration = Duration::from_secs(10);
+
+/// Nothing comes of a lane, and its source has not said why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// Since when.
+    pub since: Instant,
+    /// How long its slowest answers of late took.
+    pub slowest: Duration,
+}
 
 /// The ends of quiet lanes, as the broker said them.
 pub(super) struct Evidence {
