@@ -42,12 +42,16 @@ impl Default for Patience {
     }
 }
 
-/// Serves `app` on a bound socket until the process ends.
+/// Serves `app` on a bound socket until the process ends, so many connections at once; more wait to be taken.
 ///
 /// # Errors
 /// None: what fails (no file handle is left) is tried again.
-pub async fn serve(listener: TcpListener, app: Router) -> io::Result<()> {
-    serve_with(listener, app, Patience::default()).await
+pub async fn serve(listener: TcpListener, app: Router, connections: usize) -> io::Result<()> {
+    let patience = Patience {
+        connections,
+        ..Patience::default()
+    };
+    serve_with(listener, app, patience).await
 }
 
 pub(crate) async fn serve_with(

@@ -284,6 +284,9 @@ pub struct NodeInfo {
     pub voter: bool,
     /// Log entries that it lacks, as the leader knows; `null` where this node cannot know.
     pub lag: Option<u64>,
+    /// How long a question of the node that answers and its answer took of late, in microseconds; `null` for itself, and where none came.
+    #[serde(default)]
+    pub round_trip_us: Option<u64>,
     /// Why it refuses what the node that answers says to it; `null` where it does not.
     #[serde(default)]
     pub refuses: Option<String>,

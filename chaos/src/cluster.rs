@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use crate::http::{self, ClusterView, PipelineView};
 use crate::order::PIPELINE;
+use crate::ways::Ways;
 
 mod config;
 mod ports;
@@ -63,6 +65,8 @@ pub struct Own {
     pub environment: Vec<(String, String)>,
     /// The brokers as all know them, and as it does.
     pub brokers: Option<(String, String)>,
+    /// The ways by which it reaches the others.
+    pub ways: Option<Arc<Ways>>,
 }
 
 /// `unisono serve` processes, numbered from 1. All are killed when this is dropped, and end by themselves when this
@@ -112,6 +116,10 @@ impl Cluster {
         let mut nodes = BTreeMap::new();
         for (&number, address) in &http {
             let own = own(number);
+            let raft = match &own.ways {
+                Some(ways) => ways.seen_from(number, &raft)?,
+                None => raft.clone(),
+            };
             let config = setup.dir.join(format!("unisono-{number}.toml"));
             std::fs::write(&config, node_config(setup, number, &http, &raft, &own))
                 .with_context(|| format!("cannot write {}", config.display()))?;
@@ -286,6 +294,18 @@ impl Cluster {
         http::cluster_view(&self.client, self.nodes.get(&number)?.address())
             .await
             .ok()
+    }
+
+    /// Why a node says that it is not ready, empty where it is; `None` where it does not answer.
+    pub async fn not_ready(&self, number: u16) -> Option<Vec<String>> {
+        let address = self.nodes.get(&number)?.address();
+        http::not_ready(&self.client, address).await.ok()
+    }
+
+    /// A figure without labels of a node's metrics; `None` where it does not answer, or has no such figure.
+    pub async fn metric(&self, number: u16, name: &str) -> Option<f64> {
+        let address = self.nodes.get(&number)?.address();
+        http::metric(&self.client, address, name).await.ok()
     }
 
     /// How far a node's pipeline has come; `None` where it does not answer.

@@ -7,6 +7,8 @@ pub enum Fault {
     Kill,
     /// Each fsync takes a tenth of a second longer.
     SlowDisk,
+    /// No write to its disk and no fsync returns.
+    HungDisk,
     /// It sees nothing of its source.
     Blind,
     /// One record that it reads is another one than the others read.
@@ -17,9 +19,10 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Kill,
         Self::SlowDisk,
+        Self::HungDisk,
         Self::Blind,
         Self::WrongRecord,
         Self::Drift,
@@ -31,6 +34,7 @@ impl Fault {
         match self {
             Self::Kill => "kill",
             Self::SlowDisk => "slow-disk",
+            Self::HungDisk => "hung-disk",
             Self::Blind => "blind",
             Self::WrongRecord => "wrong-record",
             Self::Drift => "drift",
@@ -43,6 +47,7 @@ impl Fault {
         match self {
             Self::Kill => "killed",
             Self::SlowDisk => "with a slow disk",
+            Self::HungDisk => "with a disk that hangs",
             Self::Blind => "blind to its source",
             Self::WrongRecord => "with a wrong record",
             Self::Drift => "with another config",

@@ -35,9 +35,21 @@ pub struct ClusterView {
     pub term: u64,
     /// `leader`, `follower`, `candidate` or `learner`.
     pub role: String,
+    /// The members as it sees them.
+    #[serde(default)]
+    pub nodes: Vec<NodeView>,
     /// Where nodes' files are not what is agreed.
     #[serde(default)]
     pub drifts: Vec<serde_json::Value>,
+}
+
+/// One member in `GET /v1/cluster`, as far as drills use it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct NodeView {
+    /// Its number.
+    pub id: u16,
+    /// How long a question to it and its answer took, in microseconds.
+    pub round_trip_us: Option<u64>,
 }
 
 /// One pipeline in `GET /v1/pipelines`, as far as drills use it.
@@ -73,6 +85,36 @@ async fn get(client: &reqwest::Client, url: &str) -> Result<String> {
 pub async fn cluster_view(client: &reqwest::Client, address: &str) -> Result<ClusterView> {
     let body = get(client, &format!("http://{address}/v1/cluster")).await?;
     serde_json::from_str(&body).with_context(|| format!("{address}: not a cluster: {body}"))
+}
+
+/// Why a node says that it is not ready; empty: it is.
+///
+/// # Errors
+/// No answer within a second, or one of another shape.
+pub async fn not_ready(client: &reqwest::Client, address: &str) -> Result<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Readiness {
+        reasons: Vec<String>,
+    }
+    let url = format!("http://{address}/readyz");
+    let body = client.get(&url).send().await?.text().await?;
+    let answer: Readiness =
+        serde_json::from_str(&body).with_context(|| format!("{url} answered {body}"))?;
+    Ok(answer.reasons)
+}
+
+/// A figure of a node's metrics that has no labels.
+///
+/// # Errors
+/// No answer within a second, or one without that figure.
+pub async fn metric(client: &reqwest::Client, address: &str, name: &str) -> Result<f64> {
+    let url = format!("http://{address}/metrics");
+    let body = get(client, &url).await?;
+    let value = body
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = value.with_context(|| format!("{url} has no {name}"))?;
+    Ok(value.parse()?)
 }
 
 /// Asks a node for the state of a pipeline.

@@ -20,3 +20,4 @@ pub mod run;
 mod slow_disk;
 pub mod stage;
 pub mod watch;
+pub mod ways;

@@ -65,7 +65,14 @@ impl Clock {
     /// Milliseconds since 1970.
     #[must_use]
     pub fn now_ms(&self) -> i64 {
-        let elapsed = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(0);
+        self.ms_at(Instant::now())
+    }
+
+    /// The same at another moment since the start.
+    #[must_use]
+    pub fn ms_at(&self, at: Instant) -> i64 {
+        let elapsed = at.saturating_duration_since(self.started).as_millis();
+        let elapsed = i64::try_from(elapsed).unwrap_or(0);
         self.started_ms + elapsed
     }
 }

@@ -151,7 +151,9 @@ impl Report {
             let (count, words) = (times.len(), fault.words());
             let after = match fault {
                 Fault::Kill | Fault::Drift => "next row after",
-                Fault::SlowDisk | Fault::Blind | Fault::WrongRecord => "no new row for",
+                Fault::SlowDisk | Fault::HungDisk | Fault::Blind | Fault::WrongRecord => {
+                    "no new row for"
+                }
             };
             let leaders = if count == 1 { "leader" } else { "leaders" };
             if let Some(Percentiles { p50, p99, max }) = Percentiles::of(times) {

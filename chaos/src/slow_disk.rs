@@ -1,4 +1,4 @@
-//! Disks that become slow on request, by a library that is loaded into the replicas: the program that is put to the drill
+//! Disks that become slow or hang on request, by a library that is loaded into the replicas: the program that is put to the drill
 //! knows nothing of it.
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,16 @@ use anyhow::{Context, Result, ensure};
 
 const SOURCE: &str = include_str!("slow_disk.c");
 
-/// The library, and the files that switch it on, one for each replica.
+/// What a disk does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ailment {
+    /// Each sync takes a tenth of a second longer.
+    Slow,
+    /// No write and no sync returns before it is healed.
+    Hung,
+}
+
+/// The library, and the files that switch it on, two for each replica.
 #[derive(Debug)]
 pub struct SlowDisk {
     dir: PathBuf,
@@ -35,34 +44,40 @@ impl SlowDisk {
         Ok(Self { dir, library })
     }
 
-    fn switch(&self, number: u16) -> PathBuf {
-        self.dir.join(format!("slow-{number}"))
+    fn switch(&self, number: u16, ailment: Ailment) -> PathBuf {
+        let name = match ailment {
+            Ailment::Slow => "slow",
+            Ailment::Hung => "hung",
+        };
+        self.dir.join(format!("{name}-{number}"))
     }
 
     /// What a replica must find in its environment.
     #[must_use]
     pub fn environment(&self, number: u16) -> Vec<(String, String)> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
+        let switch = |name: &str, ailment| (name.to_owned(), text(&self.switch(number, ailment)));
         vec![
             ("LD_PRELOAD".to_owned(), text(&self.library)),
-            ("UNISONO_SLOW_DISK".to_owned(), text(&self.switch(number))),
+            switch("UNISONO_SLOW_DISK", Ailment::Slow),
+            switch("UNISONO_HUNG_DISK", Ailment::Hung),
         ]
     }
 
-    /// Makes a replica's disk slow.
+    /// Makes a replica's disk slow, or hang.
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn slow(&self, number: u16) -> Result<()> {
-        Ok(std::fs::write(self.switch(number), "")?)
+    pub fn ail(&self, number: u16, ailment: Ailment) -> Result<()> {
+        Ok(std::fs::write(self.switch(number, ailment), "")?)
     }
 
-    /// Makes it as fast as it was.
+    /// Makes it as it was.
     ///
     /// # Errors
-    /// It was not slow.
-    pub fn heal(&self, number: u16) -> Result<()> {
-        Ok(std::fs::remove_file(self.switch(number))?)
+    /// Nothing ailed it.
+    pub fn heal(&self, number: u16, ailment: Ailment) -> Result<()> {
+        Ok(std::fs::remove_file(self.switch(number, ailment))?)
     }
 }
 
@@ -85,12 +100,31 @@ mod tests {
             assert!(status.unwrap().success());
             began.elapsed()
         };
-        disk.slow(2).unwrap();
+        disk.ail(2, Ailment::Slow).unwrap();
         let quick = (0..20).map(|_| took()).min().unwrap();
-        disk.slow(1).unwrap();
+        disk.ail(1, Ailment::Slow).unwrap();
         let slow = (0..3).map(|_| took()).min().unwrap();
         assert!(slow >= Duration::from_millis(100), "{slow:?}");
-        disk.heal(1).unwrap();
+        disk.heal(1, Ailment::Slow).unwrap();
         assert!(quick < Duration::from_millis(100), "{quick:?}");
+    }
+
+    #[test]
+    fn a_write_to_a_hung_disk_does_not_return_before_it_is_healed() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = SlowDisk::build(dir.path()).unwrap();
+        let file = dir.path().join("file");
+        let mut writes = Command::new("cp");
+        writes.arg("/proc/self/status").arg(&file);
+        disk.ail(1, Ailment::Hung).unwrap();
+        let mut hangs = writes.envs(disk.environment(1)).spawn().unwrap();
+        let mut sync = Command::new("sync");
+        let well = sync.arg(dir.path()).envs(disk.environment(2)).status();
+        assert!(well.unwrap().success());
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(hangs.try_wait().unwrap().is_none());
+        disk.heal(1, Ailment::Hung).unwrap();
+        assert!(hangs.wait().unwrap().success());
+        assert!(std::fs::metadata(&file).unwrap().len() > 0);
     }
 }

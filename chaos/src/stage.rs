@@ -20,6 +20,7 @@ use crate::order::LAG_MS;
 use crate::report::Report;
 use crate::slow_disk::SlowDisk;
 use crate::watch::{Picture, Watch};
+use crate::ways::Ways;
 
 mod live;
 mod unfit;
@@ -49,6 +50,8 @@ pub struct StageOptions {
     pub kafka: Option<String>,
     /// Each replica's own way to that broker; empty: all go straight.
     pub gates: Vec<Place>,
+    /// How long a way from one replica to another one and back takes; `None`: they go straight.
+    pub round_trip: Option<Duration>,
     /// The orders.
     pub generator: GeneratorOptions,
     /// As in `ClusterOptions`.
@@ -71,6 +74,7 @@ pub struct Stage {
     forger: Option<Forger>,
     /// Of each replica's way to the broker, if they go by gates.
     gates: Vec<Gate>,
+    ways: Option<Arc<Ways>>,
 }
 
 /// Looks at a running drill without holding it up.
@@ -139,9 +143,14 @@ impl Stage {
         for &place in &options.gates {
             gates.push(Gate::build(place).await?);
         }
+        let ways = match options.round_trip {
+            Some(both) => Some(Arc::new(Ways::build(NODES, both / 2).await?)),
+            None => None,
+        };
         let mut cluster = Cluster::start(&cluster_options, |number| Own {
             environment: environment(number),
             brokers: brokers(number),
+            ways: ways.clone(),
         })?;
         cluster.wait_ready().await?;
         let mut forger = None;
@@ -174,6 +183,7 @@ impl Stage {
             no_slow_disk,
             forger,
             gates,
+            ways,
         })
     }
 
@@ -233,6 +243,28 @@ impl Stage {
             .first_row_ending_after(now_ms, deadline)
             .await
             .map(drop)
+    }
+
+    /// The ways between the replicas, where they do not go straight.
+    #[must_use]
+    pub fn ways(&self) -> Option<&Ways> {
+        self.ways.as_deref()
+    }
+
+    /// How long after they could be closed the windows of the next while are seen: asks for it all the time meanwhile, and gives
+    /// all of them, sorted.
+    pub async fn delays(&self, during: Duration) -> Vec<Duration> {
+        self.watch.start_timing();
+        self.watch.start_delays();
+        tokio::time::sleep(during).await;
+        let seen = self.watch.end_delays();
+        let delay = |(end, at): (i64, Instant)| {
+            let closable = end + LAG_MS;
+            Duration::from_millis(u64::try_from(self.clock.ms_at(at) - closable).unwrap_or(0))
+        };
+        let mut delays: Vec<_> = seen.into_iter().map(delay).collect();
+        delays.sort_unstable();
+        delays
     }
 
     /// How long each fault of its kind let the curve stand still, in their order.

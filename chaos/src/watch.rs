@@ -47,6 +47,8 @@ struct State {
     goal: Option<i64>,
     reached: Option<Instant>,
     standstill: Option<Standstill>,
+    /// Windows' ends and when the first row of each was seen.
+    delays: Option<BTreeMap<i64, Instant>>,
     failure: Option<String>,
 }
 
@@ -171,6 +173,19 @@ impl Watch {
         })
     }
 
+    /// Notes from now on when windows are seen.
+    pub fn start_delays(&self) {
+        self.shared.lock().delays = Some(BTreeMap::new());
+    }
+
+    /// The windows that ended since then, but for those that were on their way: when each one's first row was seen.
+    pub fn end_delays(&self) -> Vec<(i64, Instant)> {
+        self.shared.timing.store(false, Ordering::Relaxed);
+        let seen = self.shared.lock().delays.take();
+        // A row of the first ones may have been seen before.
+        seen.into_iter().flatten().skip(2).collect()
+    }
+
     /// Waits for the first row whose window ends after `end_ms` to be readable anywhere; returns when it was read.
     ///
     /// # Errors
@@ -270,6 +285,9 @@ impl State {
         let end = row.key.0;
         if self.goal.is_some_and(|goal| end > goal) && self.reached.is_none() {
             self.reached = Some(at);
+        }
+        if let Some(delays) = &mut self.delays {
+            delays.entry(end).or_insert(at);
         }
         if let Some(standstill) = self.standstill.as_mut().filter(|known| end > known.end) {
             let stood = at.saturating_duration_since(standstill.since);

@@ -127,6 +127,8 @@ pub struct Health {
     pub wants: Mutex<BTreeMap<FeedId, u64>>,
     /// A checkpoint is due at once: others may want it.
     pub due: Notify,
+    /// Bytes that the agreed log took after the last checkpoint, where that was beyond its budget.
+    pub large_log: Mutex<Option<u64>>,
     /// When the last checkpoint was made, or taken from a peer.
     pub checkpoint: Mutex<Option<Instant>>,
 }

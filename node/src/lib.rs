@@ -18,6 +18,7 @@ pub mod feed;
 #[cfg(test)]
 #[path = "../../tests/golden/golden.rs"]
 mod golden;
+mod handles;
 pub mod handover;
 pub mod health;
 pub mod ids;

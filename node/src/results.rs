@@ -17,6 +17,7 @@
 mod durable;
 mod error;
 mod index;
+mod ongoing;
 mod record;
 mod scan;
 mod segment;
@@ -28,11 +29,13 @@ mod transfer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
 
 use unisono_engine::row::{Digest, Incarnation, Row, Seq, StreamId, StreamKind};
 
 use durable::{Mark, Marks, stream_dir, sync_dir};
 use index::Span;
+use ongoing::Ongoing;
 use stream::Stream;
 
 use crate::threads::{lock, read, write};
@@ -105,6 +108,8 @@ struct Inner {
     dir: PathBuf,
     limits: Limits,
     streams: RwLock<BTreeMap<StreamId, Arc<Stream>>>,
+    /// Rows that are being appended.
+    ongoing: Ongoing,
     /// Taken before any stream's own lock.
     durable: Mutex<Durable>,
 }
@@ -145,6 +150,7 @@ impl ResultsLog {
             dir: dir.to_path_buf(),
             limits,
             streams: RwLock::new(streams),
+            ongoing: Ongoing::default(),
             durable,
         };
         Ok(Self {
@@ -163,6 +169,7 @@ impl ResultsLog {
         stream: StreamId,
         rows: impl IntoIterator<Item = RowRef<'a>>,
     ) -> Result<Appended, ResultsError> {
+        let _write = self.inner.ongoing.begin();
         self.append_with(stream, |appender| {
             rows.into_iter().try_for_each(|row| appender.push(&row))
         })
@@ -182,6 +189,12 @@ impl ResultsLog {
         let mut appender = stream.appender();
         fill(&mut appender)?;
         Ok(appender.finish()?)
+    }
+
+    /// For how long rows have been on their way to the disk, those that take longest; they may hang.
+    #[must_use]
+    pub fn writing(&self) -> Option<Duration> {
+        self.inner.ongoing.longest()
     }
 
     /// The number of the next row; 0 for a stream that is not held.

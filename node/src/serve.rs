@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use unisono_replication::rt::mpsc::channel;
 use unisono_replication::rt::{self, Handle};
-use unisono_replication::{Replica, ReplicaConfig, Secret, Snapshots, StartError};
+use unisono_replication::{PortLimits, Replica, ReplicaConfig, Secret, Snapshots, StartError};
 
 use crate::admin;
 use crate::checkpoint::CheckpointStore;
@@ -17,6 +17,7 @@ use crate::config::NodeConfig;
 use crate::core::Core;
 use crate::definition::BUILTIN_SINK;
 use crate::driver::Driver;
+use crate::handles::Handles;
 use crate::health::succession::Election;
 use crate::ingest::Workers;
 use crate::publish::sink::builtin::BuiltinSink;
@@ -161,7 +162,12 @@ impl Node {
         let handle = Handle::Real(runtime.handle().clone());
         let node = Self::compose(config, &handle, |config, snapshots| {
             let dir = config.data_dir.join("raft");
-            Replica::start(raft_config(config, secret), raft, &dir, snapshots)
+            Replica::start(
+                raft_config(config, secret, Handles::granted().port),
+                raft,
+                &dir,
+                snapshots,
+            )
         })?;
         spawn_http(&node.core, http, runtime)?;
         let (id, http) = (node.core.config.node.id, &node.core.config.node.http);
@@ -258,7 +264,11 @@ fn join_within(threads: Vec<Thread>, most: Duration) -> bool {
     threads.iter().all(Thread::is_finished)
 }
 
-pub(crate) fn raft_config(config: &NodeConfig, secret: Option<Secret>) -> ReplicaConfig {
+pub(crate) fn raft_config(
+    config: &NodeConfig,
+    secret: Option<Secret>,
+    port: PortLimits,
+) -> ReplicaConfig {
     ReplicaConfig {
         number: config.node.id,
         peers: config.cluster.peers.clone(),
@@ -267,6 +277,7 @@ pub(crate) fn raft_config(config: &NodeConfig, secret: Option<Secret>) -> Replic
         election_timeout: config.cluster.election_timeout,
         keep_log_entries: config.cluster.keep_log_entries,
         forget_learners: FORGET_LEARNERS,
+        port,
     }
 }
 
@@ -306,7 +317,7 @@ fn spawn_http(core: &Arc<Core>, http: TcpListener, runtime: &Runtime) -> io::Res
     let served = Arc::clone(core);
     let handle = Handle::Real(runtime.handle().clone());
     spawn_task(Role::Http, &handle, async move {
-        if let Err(error) = unisono_api::serve(listener, app).await {
+        if let Err(error) = unisono_api::serve(listener, app, Handles::granted().http).await {
             served.fail(format!("the http server ended: {error}"));
         }
     });
@@ -388,5 +399,6 @@ async fn checkpoints(core: Arc<Core>, snapshots: Arc<NodeSnapshots>) {
             Err(error) => tracing::warn!(%error, "no checkpoint; trying again later"),
         }
         crate::snapshots::heal(&core, &snapshots).await;
+        crate::snapshots::bound_log(&core).await;
     }
 }

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, Weak};
 use unisono_api::Order;
 use unisono_api::dto::EndTicks;
 use unisono_engine::row::{Seq, StreamId};
-use unisono_replication::Replica;
 use unisono_replication::rt::Handle;
 use unisono_replication::rt::simulated::{self, Disk, Node, block_on};
+use unisono_replication::{PortLimits, Replica};
 
 pub use crate::publish::sink::simulated::Topic;
 pub use crate::source::simulated::{Log, Wrong};
@@ -242,7 +242,7 @@ fn run(config: NodeConfig, disk: &Disk, seen: &Seen) -> Result<(), String> {
     let node = serve::Node::compose(config, &Handle::current(), |config, snapshots| {
         let dir = config.data_dir.join("raft");
         block_on(Replica::simulate(
-            serve::raft_config(config, None),
+            serve::raft_config(config, None, PortLimits::default()),
             disk,
             &dir,
             snapshots,

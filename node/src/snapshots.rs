@@ -1,5 +1,6 @@
 //! The node's side of Raft's snapshots: a checkpoint is the snapshot, and a peer is sent it with the rows that it lacks.
 
+mod budget;
 mod choice;
 mod gather;
 mod healing;
@@ -24,6 +25,7 @@ use crate::driver::Request;
 use crate::lead::Asked;
 use crate::results::ResultsLog;
 use crate::threads::lock;
+pub use budget::{bound_log, large_log};
 use healing::Cut;
 pub use healing::{heal, wanted};
 

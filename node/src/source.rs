@@ -19,6 +19,7 @@ pub use block::{Block, HEAD_BYTES, Head, RawRecord};
 pub use survey::{Found, FoundLane, KnownLane, SourceSurvey, survey};
 
 use crate::config::{SourceConfig, SourceKind};
+pub use crate::kafka::source::Unanswered;
 use crate::signal::Signal;
 
 /// Why a source cannot be read.
@@ -151,7 +152,7 @@ pub trait SourceReader: Send {
     fn log_end(&self, lane: usize) -> Option<i64>;
 
     /// Since when nothing comes and nobody has said that there is nothing: a moment ago, if all is well.
-    fn unanswered_since(&mut self, _lane: usize) -> Option<Instant> {
+    fn unanswered(&mut self, _lane: usize) -> Option<Unanswered> {
         None
     }
 

@@ -2,6 +2,8 @@
 
 mod condition;
 mod decision;
+mod distance;
+mod fitness;
 mod unpublished;
 
 use std::collections::BTreeMap;
@@ -17,9 +19,12 @@ use crate::health::Condition;
 use crate::threads::lock;
 pub use condition::{
     contact, disputes, feed_name, feed_troubles, give_away, held_by_transactions, hole, lag,
-    observe, own, peers, saved, seat, stopped, waits, watch_fitness,
+    observe, own, peers, saved, seat, stopped, waits, writing,
 };
 pub use decision::{feed_named, held_by_decision};
+use distance::ToldDistances;
+pub use distance::far_notices;
+pub use fitness::watch_fitness;
 pub use unpublished::{held, held_feeds, unpublished};
 
 /// How often a node tells its status.
@@ -96,9 +101,11 @@ fn own_files(core: &Core) -> Files {
 /// Tells the status for as long as the node runs.
 pub async fn tell(core: Arc<Core>) {
     let mut drifts = ToldDrifts::default();
+    let mut distances = ToldDistances::default();
     loop {
         let files = own_files(&core);
         drifts.tell(&files.drifts);
+        distances.tell(&core);
         observe(&core);
         let mut condition = own(&core);
         condition.score = lock(&core.health.fitness).score(condition.score, rt::now());

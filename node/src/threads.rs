@@ -147,7 +147,7 @@ roles! {
         blocks on "its blocking threads on the results log, a source's list of lanes, the agreed state's lock";
         panic: "as for the task".
     Lines Task "lines":
-        "one a peer, of the proposer and of each sink: asks the peer what it holds and has computed";
+        "one a peer, of the proposer, of each sink and of fitness: asks the peer what it holds and has computed";
         blocks on "the peer's answer";
         panic: "the next leader asks".
     Sinks Task "sinks":

@@ -44,6 +44,8 @@ pub struct PeerStatus {
     pub received: Instant,
     /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long.
     pub clock_offset_ms: f64,
+    /// How long a question and its answer took of late, on a connection that was there.
+    pub round_trip: Option<Duration>,
 }
 
 #[derive(Clone)]
@@ -52,6 +54,8 @@ struct Heard {
     received: Instant,
     /// Its wall clock when that was received. Not how far it is from ours: ours may be set at any time.
     wall_ms: f64,
+    /// How long questions and their answers took of late.
+    round_trip: Option<Duration>,
 }
 
 /// What is known of all, oneself among them.
@@ -132,19 +136,31 @@ impl Gossip {
 
     /// Notes what a peer answered just now at its configured address, and what its wall clock says. Only answers count:
     /// anyone could ask, under any number.
-    pub(crate) fn hear(&self, told: Told, wall_ms: f64) {
+    pub(crate) fn hear(&self, told: Told, wall_ms: f64, took: Option<Duration>) {
         if told.version != VERSION || told.number == lock(&self.own).number {
             return;
         }
         let mut heard = lock(&self.heard);
+        // One that was slow says little of the way; a way that is slow shows within some questions.
+        let known = heard.get(&told.number).and_then(|known| known.round_trip);
+        let round_trip = match (known, took) {
+            (Some(known), Some(took)) => Some((known * 7 + took) / 8),
+            (known, took) => took.or(known),
+        };
         heard.insert(
             told.number,
             Heard {
                 told,
                 received: rt::now(),
                 wall_ms,
+                round_trip,
             },
         );
+    }
+
+    /// How long a question to a peer and its answer took of late.
+    fn round_trip(&self, number: u16) -> Option<Duration> {
+        lock(&self.heard).get(&number)?.round_trip
     }
 
     pub(crate) fn peers(&self) -> Vec<PeerStatus> {
@@ -155,6 +171,7 @@ impl Gossip {
             status: heard.told.status.clone(),
             received: heard.received,
             clock_offset_ms: heard.wall_ms + millis(rt::since(heard.received)) - own_ms,
+            round_trip: heard.round_trip,
         };
         heard.iter().map(status).collect()
     }
@@ -188,11 +205,14 @@ pub(crate) fn ask_all(
         let (gossip, takeover) = (Arc::clone(gossip), Arc::clone(takeover));
         rt::spawn(async move {
             loop {
-                let note = |asked: Result<(Told, f64), CallError>| {
+                let note = |asked: Result<(Told, f64, Option<Duration>), CallError>| {
                     gossip.note_refusal(number, asked.as_ref().err());
-                    if let Ok((told, wall_ms)) = asked {
+                    if let Ok((told, wall_ms, took)) = asked {
                         takeover.met(&told);
-                        gossip.hear(told, wall_ms);
+                        gossip.hear(told, wall_ms, took);
+                        if let Some(way) = gossip.round_trip(number) {
+                            takeover.note_round_trip(number, way);
+                        }
                     }
                 };
                 let attended = attend(&mut link, note).await;
@@ -218,7 +238,10 @@ enum Attended {
 }
 
 /// Asks a peer, then watches the connection until the next question is due.
-async fn attend(link: &mut Link, note: impl FnOnce(Result<(Told, f64), CallError>)) -> Attended {
+async fn attend(
+    link: &mut Link,
+    note: impl FnOnce(Result<(Told, f64, Option<Duration>), CallError>),
+) -> Attended {
     let asked = ask(link).await;
     let failed = asked.is_err();
     note(asked);
@@ -233,16 +256,17 @@ async fn attend(link: &mut Link, note: impl FnOnce(Result<(Told, f64), CallError
     }
 }
 
-/// What a peer tells, and its wall clock now, taking the way there and back as equally long.
-async fn ask(link: &mut Link) -> Result<(Told, f64), CallError> {
+/// What a peer tells, its wall clock now, taking the way there and back as equally long, and how long that took where there was a connection.
+async fn ask(link: &mut Link) -> Result<(Told, f64, Option<Duration>), CallError> {
+    let was_connected = !link.is_closed();
     let asked = rt::now();
     let answer = link.call(Topic::Gossip, 0, &[], WITHIN).await;
-    let way_back = rt::since(asked) / 2;
+    let took = rt::since(asked);
     let told: Told = answer
         .and_then(|body| decode(&body).map_err(CallError::Broken))
         .inspect_err(|error| tracing::debug!(%error, "a peer does not tell its status"))?;
-    let wall_ms = told.wall_ms + millis(way_back);
-    Ok((told, wall_ms))
+    let wall_ms = told.wall_ms + millis(took) / 2.0;
+    Ok((told, wall_ms, was_connected.then_some(took)))
 }
 
 #[cfg(test)]
@@ -289,15 +313,18 @@ mod tests {
     #[test]
     fn a_replica_does_not_hear_itself_nor_another_version() {
         let gossip = Gossip::new(1, 11, false);
-        gossip.hear(gossip.own(), 0.0);
+        gossip.hear(gossip.own(), 0.0, None);
         let peer = Gossip::new(2, 22, true);
         let newer = Told {
             version: 9,
             ..peer.own()
         };
-        gossip.hear(newer, 0.0);
+        gossip.hear(newer, 0.0, None);
         assert!(gossip.peers().is_empty());
-        gossip.hear(peer.own(), wall_ms() + 60_000.0);
+        let way = Some(Duration::from_millis(80));
+        gossip.hear(peer.own(), wall_ms() + 60_000.0, way);
+        gossip.hear(peer.own(), wall_ms() + 60_000.0, None);
+        assert_eq!(gossip.peers()[0].round_trip, way);
         let ahead = gossip.peers()[0].clock_offset_ms;
         assert!((59_000.0..61_000.0).contains(&ahead), "{ahead}");
         assert_eq!(gossip.fresh()[&2].node_id, 22);

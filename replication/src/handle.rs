@@ -1,6 +1,6 @@
 //! A replica of the agreed log, as the node uses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::cursor::{LogCursor, Position};
 use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
 use crate::gossip::PeerStatus;
-use crate::link::{Link, PortStatus, Secret, Topic};
+use crate::link::{Link, PortLimits, PortStatus, Secret, Topic};
 use crate::raft::runtime::Inner;
 use crate::snapshots::Snapshots;
 use crate::view::{Pulse, View};
@@ -33,6 +33,8 @@ pub struct ReplicaConfig {
     pub keep_log_entries: u64,
     /// A node that joins and is not heard of for so long is removed from the members again.
     pub forget_learners: Duration,
+    /// How many connections the peers' port holds.
+    pub port: PortLimits,
 }
 
 /// A connection to the node of a peer, for small questions.
@@ -116,6 +118,12 @@ impl Replica {
         self.inner.pulse()
     }
 
+    /// Who of the voters has made durable what this replica, which leads, is still writing.
+    #[must_use]
+    pub fn durable_elsewhere(&self) -> BTreeSet<u16> {
+        self.inner.durable_elsewhere()
+    }
+
     /// A cursor behind the checkpoint with these [`LogCursor::raft_state`] bytes; `None`: from the log's beginning.
     ///
     /// # Errors
@@ -130,6 +138,17 @@ impl Replica {
     /// It could not be made; the log stays as it is.
     pub async fn trigger_checkpoint(&self) -> Result<bool, CheckpointError> {
         self.inner.trigger_checkpoint().await
+    }
+
+    /// Bytes of the log's files, and how many entries they hold. It looks at the disk.
+    #[must_use]
+    pub fn log_size(&self) -> (u64, u64) {
+        self.inner.log_size()
+    }
+
+    /// Removes all of the log below the last checkpoint, also what is kept for peers: one that lacks it takes a checkpoint.
+    pub async fn purge_to_checkpoint(&self) {
+        self.inner.purge_to_checkpoint().await;
     }
 
     /// What peers are told of this node.

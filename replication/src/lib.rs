@@ -25,7 +25,7 @@ pub use error::{CheckpointError, HandOverError, LogError, ProposeError, RemoveEr
 pub use gossip::PeerStatus;
 pub use handle::{Line, Replica, ReplicaConfig};
 pub use identity::new_cluster_id;
-pub use link::{PortStatus, RefusedPeer, Secret, SecretError};
+pub use link::{PortLimits, PortStatus, RefusedPeer, Secret, SecretError};
 pub use snapshots::{
     IncomingSnapshot, ReceivedFile, Reply, Snapshots, StoredSnapshot, WriteSnapshot,
 };

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 pub(crate) use call::{CallError, Link};
 pub(crate) use port::Port;
-pub use port::{PortStatus, RefusedPeer};
+pub use port::{PortLimits, PortStatus, RefusedPeer};
 pub use secret::{Secret, SecretError};
 pub(crate) use serve::{Answered, Pieces, Serve, serve};
 

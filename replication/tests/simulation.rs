@@ -11,7 +11,8 @@ use std::time::Duration;
 use unisono_replication::rt;
 use unisono_replication::rt::simulated::{self, Disk, Node};
 use unisono_replication::{
-    CursorEvent, IncomingSnapshot, Position, Replica, ReplicaConfig, Snapshots, StoredSnapshot,
+    CursorEvent, IncomingSnapshot, PortLimits, Position, Replica, ReplicaConfig, Snapshots,
+    StoredSnapshot,
 };
 
 const NODES: usize = 3;
@@ -67,6 +68,7 @@ fn config(number: u16) -> ReplicaConfig {
         election_timeout: (Duration::from_millis(500), Duration::from_secs(1)),
         keep_log_entries: 1000,
         forget_learners: Duration::from_secs(60),
+        port: PortLimits::default(),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Drill {
     pub kafka: Option<String>,
     /// Each replica's own way to that broker.
     pub gates: Vec<Place>,
+    /// How long a way from one replica to another one and back takes; `None`: they go straight.
+    pub round_trip: Option<Duration>,
     /// Which share of the orders is late.
     pub late_share: f64,
     /// How often a replica checkpoints.
@@ -38,6 +40,7 @@ impl Drill {
         Self {
             kafka: None,
             gates: Vec::new(),
+            round_trip: None,
             late_share: 0.0,
             checkpoint_interval: None,
         }
@@ -80,6 +83,7 @@ impl Drill {
             dir: folder.path().to_owned(),
             kafka: self.kafka.clone(),
             gates: self.gates.clone(),
+            round_trip: self.round_trip,
             generator: GeneratorOptions {
                 rate: 1_000,
                 seed: 42,

@@ -106,6 +106,8 @@ pub struct Served {
     log: PathBuf,
     http: String,
     child: Option<Child>,
+    /// How many files the process may open, as a hard limit.
+    files: Option<u32>,
 }
 
 impl Served {
@@ -150,7 +152,13 @@ impl Served {
             log: dir.join("log"),
             http: addresses.http(node).to_owned(),
             child: None,
+            files: None,
         }
+    }
+
+    /// The process may open so many files and no more, and begins with half of that, from its next start on.
+    pub fn limit_files(&mut self, most: u32) {
+        self.files = Some(most);
     }
 
     /// Starts the process, with `RUST_BACKTRACE=1`: what a user sees must not depend on it.
@@ -164,7 +172,16 @@ impl Served {
             .append(true)
             .open(&self.log)
             .expect("a log");
-        let child = Command::new(unisono_binary())
+        let mut command = match self.files {
+            None => Command::new(unisono_binary()),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                let limits = format!("ulimit -Sn {}; ulimit -Hn {most}; exec \"$@\"", most / 2);
+                shell.args(["-c", &limits, "sh"]).arg(unisono_binary());
+                shell
+            }
+        };
+        let child = command
             .args(["serve", "--config"])
             .arg(&self.config)
             .args(["--parent-pid", &std::process::id().to_string()])

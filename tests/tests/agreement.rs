@@ -92,6 +92,15 @@ impl Replicas {
         self.node(node).wait("an answer", answers).unwrap();
     }
 
+    /// SIGKILL; returns when the process is gone.
+    fn kill(&mut self, node: u16) {
+        let served = self.node(node);
+        let pid = served.pid().unwrap().to_string();
+        let killed = Command::new("kill").args(["-KILL", &pid]).status();
+        assert!(killed.unwrap().success());
+        assert_eq!(served.ended().unwrap(), -1);
+    }
+
     fn config(&self, node: u16) -> PathBuf {
         self.folder(node).join("unisono.toml")
     }

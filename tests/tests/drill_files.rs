@@ -1,5 +1,7 @@
 //! Drills on the embedded default: files in, rows served by the replicas themselves.
 
+use std::time::Duration;
+
 use unisono_chaos::fault::Fault;
 use unisono_tests::drill::{Drill, faults};
 
@@ -69,6 +71,25 @@ fn a_panic_of_a_worker_ends_the_process_and_a_peer_takes_over() {
 #[test]
 fn a_leader_with_a_slow_disk_does_not_hold_up_the_curve() {
     Drill::on_files().run(async |stage| faults::unfit_leader(stage, Fault::SlowDisk).await);
+}
+
+#[test]
+fn a_leader_whose_disk_hangs_gives_the_lead_away() {
+    Drill::on_files().run(async |stage| faults::unfit_leader(stage, Fault::HungDisk).await);
+}
+
+#[test]
+fn a_follower_whose_disk_hangs_says_so_and_holds_nobody_up() {
+    Drill::on_files().run(faults::hung_follower);
+}
+
+#[test]
+fn replicas_that_are_far_from_each_other_publish_and_take_over_and_say_how_far_they_are() {
+    let drill = Drill {
+        round_trip: Some(Duration::from_millis(200)),
+        ..Drill::on_files()
+    };
+    drill.run(faults::far_apart);
 }
 
 #[test]

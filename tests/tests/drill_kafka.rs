@@ -42,9 +42,25 @@ fn a_leader_with_a_slow_disk_does_not_hold_up_the_curve() {
 }
 
 #[test]
+fn a_leader_whose_disk_hangs_gives_the_lead_away() {
+    let Some(drill) = drill() else { return };
+    drill.run(async |stage| faults::unfit_leader(stage, Fault::HungDisk).await);
+}
+
+#[test]
 fn a_leader_with_another_config_publishes_what_is_agreed() {
     let Some(drill) = drill() else { return };
     drill.run(async |stage| faults::unfit_leader(stage, Fault::Drift).await);
+}
+
+#[test]
+fn a_broker_that_answers_nobody_is_no_reason_to_give_the_lead_away() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let broker = TestBroker::start().unwrap();
+    let drill = Drill::on_kafka(broker.address());
+    drill.run(async |stage| faults::broker_stands_still(stage, &broker).await);
 }
 
 #[test]

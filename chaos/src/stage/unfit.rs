@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{Stage, TAKEOVER_WITHIN};
 use crate::fault::Fault;
+use crate::slow_disk::Ailment;
 
 /// How long a leader is unfit.
 const LASTS: Duration = Duration::from_secs(3);
@@ -38,7 +39,7 @@ impl Stage {
     pub fn obstacle(&self, fault: Fault) -> Option<String> {
         match fault {
             Fault::Kill | Fault::Drift => None,
-            Fault::SlowDisk => self.no_slow_disk.clone(),
+            Fault::SlowDisk | Fault::HungDisk => self.no_slow_disk.clone(),
             Fault::Blind if !self.gates.is_empty() => None,
             Fault::Blind | Fault::WrongRecord => match self.forger {
                 Some(_) => None,
@@ -58,7 +59,8 @@ impl Stage {
         }
         let unfit = match fault {
             Fault::Kill => bail!("a dead leader is not unfit"),
-            Fault::SlowDisk => self.slow_disk().await?,
+            Fault::SlowDisk => self.ailing_disk(Ailment::Slow).await?,
+            Fault::HungDisk => self.ailing_disk(Ailment::Hung).await?,
             Fault::Blind => self.blind().await?,
             Fault::WrongRecord => self.wrong_record().await?,
             Fault::Drift => self.drift().await?,
@@ -68,19 +70,48 @@ impl Stage {
         Ok(unfit)
     }
 
-    async fn slow_disk(&mut self) -> Result<Unfit> {
+    async fn ailing_disk(&mut self, ailment: Ailment) -> Result<Unfit> {
         let leader = self.cluster.wait_leader().await?;
-        let slow_disks = self.slow_disks.as_ref().context("no slow disks")?;
-        slow_disks.slow(leader)?;
+        let disks = self.slow_disks.as_ref().context("no slow disks")?;
+        disks.ail(leader, ailment)?;
         let time = self.standstill().await;
-        slow_disks.heal(leader)?;
+        let not_ready = match ailment {
+            Ailment::Slow => Ok(()),
+            Ailment::Hung => self.says_it_hangs(leader).await,
+        };
+        disks.heal(leader, ailment)?;
+        not_ready?;
         let next = self.cluster.wait_leader().await?;
+        ensure!(
+            ailment == Ailment::Slow || next != leader,
+            "replica {leader} leads on, and its disk hangs"
+        );
         self.healed().await?;
         Ok(Unfit {
             leader,
             next,
             time: time?,
         })
+    }
+
+    /// Has the disk of a replica that does not lead hang for some seconds: the curve goes on, and the replica says that it is not
+    /// ready. Gives the longest time without a row of a new window.
+    ///
+    /// # Errors
+    /// No rows came for 30 seconds, the replica did not say it, or did not catch up.
+    pub async fn hang_follower(&mut self) -> Result<Duration> {
+        let leader = self.cluster.wait_leader().await?;
+        let mut others = self.cluster.addresses().into_keys();
+        let follower = others.find(|&number| number != leader).context("alone")?;
+        let disks = self.slow_disks.as_ref().context("no slow disks")?;
+        disks.ail(follower, Ailment::Hung)?;
+        let time = self.standstill().await;
+        let not_ready = self.says_it_hangs(follower).await;
+        disks.heal(follower, Ailment::Hung)?;
+        not_ready?;
+        self.healed().await?;
+        self.cluster.ensure_none_crashed()?;
+        time
     }
 
     async fn blind(&mut self) -> Result<Unfit> {
@@ -96,6 +127,14 @@ impl Stage {
             next,
             time: time?,
         })
+    }
+
+    /// A replica is not ready, and says why.
+    async fn says_it_hangs(&self, number: u16) -> Result<()> {
+        let said = self.cluster.not_ready(number).await.context("no answer")?;
+        let hangs = said.iter().any(|reason| reason.contains("disk hangs"));
+        ensure!(hangs, "replica {number} says of itself: {said:?}");
+        Ok(())
     }
 
     /// Moves a replica's input out of its sight or back, or shuts its gate to the broker or opens it.

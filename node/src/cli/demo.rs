@@ -36,7 +36,7 @@ pub struct DemoArgs {
         long,
         value_delimiter = ',',
         value_name = "LIST",
-        default_value = "kill,slow-disk,blind,wrong-record,drift"
+        default_value = "kill,slow-disk,hung-disk,blind,wrong-record,drift"
     )]
     faults: Vec<Fault>,
     /// No view: end with one line of JSON
@@ -177,6 +177,7 @@ fn run_options(args: &DemoArgs, folder: &DrillFolder) -> Result<RunOptions, CliE
         late_share: 0.0,
     };
     let stage = StageOptions {
+        round_trip: None,
         binary,
         dir: folder.path().to_owned(),
         kafka: args.kafka.clone(),

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit, test_kill_process};
+use rustix::process::{Pid, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::error::CliError;
 use crate::config::NodeConfig;
+use crate::handles;
 use crate::serve::{ServeError, serve as run};
 use crate::telemetry;
 use crate::threads;
@@ -38,23 +39,8 @@ pub fn serve(args: &ServeArgs) -> Result<(), CliError> {
     telemetry::init(args.log.as_deref()).map_err(|error| CliError::usage(error.to_string()))?;
     threads::end_process_on_panic();
     let config = NodeConfig::load(&args.config)?;
-    raise_file_limit();
+    handles::take_all();
     run(config, asked_to_stop(args.parent_pid)).map_err(|error| report(&error))
-}
-
-/// Each file, partition and connection takes a handle: takes as many as the system grants.
-fn raise_file_limit() {
-    let now = getrlimit(Resource::Nofile);
-    let most = Rlimit {
-        current: now.maximum,
-        maximum: now.maximum,
-    };
-    match setrlimit(Resource::Nofile, most) {
-        Ok(()) => tracing::debug!(from = now.current, to = now.maximum, "limit of open files"),
-        Err(error) => {
-            tracing::warn!(%error, limit = now.current, "the limit of open files stays low");
-        }
-    }
 }
 
 /// Resolves on SIGTERM, on SIGINT, or when the parent is gone.

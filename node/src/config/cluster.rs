@@ -9,6 +9,9 @@ use toml::{Table, Value};
 use super::section::Section;
 use super::units;
 
+/// Far more than a healthy cluster's log takes.
+const MAX_LOG: u64 = 4 << 30;
+
 /// This node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
@@ -40,6 +43,8 @@ pub struct ClusterSettings {
     /// Entries of the agreed log that are kept below a checkpoint: a replica that was away for less is sent entries,
     /// not state.
     pub keep_log_entries: u64,
+    /// Bytes that the agreed log may take: beyond, nothing is kept below a checkpoint, and what still holds it is said.
+    pub max_log: u64,
     /// Bytes by which one tick moves a lane at most, each record's place counted in.
     pub tick_bytes: usize,
     /// Bytes that this node may hold of records that were read and not taken in yet: of all lanes of all sources
@@ -150,6 +155,7 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
         .integer("keep_log_entries", 0..=i64::from(u32::MAX))
         .and_then(|entries| u64::try_from(entries).ok())
         .unwrap_or(20_000);
+    let max_log = section.bytes("max_log").unwrap_or(MAX_LOG);
     let tick_bytes = read_size(&mut section, "tick_bytes", 8 << 20);
     let read_ahead = read_size(&mut section, "read_ahead", 64 << 20);
     section.finish();
@@ -162,6 +168,7 @@ pub fn read_cluster(root: &mut Section<'_>, id: Option<u16>) -> Option<ClusterSe
         tick_interval,
         checkpoint_interval,
         keep_log_entries,
+        max_log,
         tick_bytes,
         read_ahead,
     })

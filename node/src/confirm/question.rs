@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use unisono_replication::command::{FeedId, StreamKey};
 
 /// The version of the format of both.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What a leader asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +66,8 @@ pub struct FeedAnswer {
     pub state: FeedState,
     /// One for each lane asked for.
     pub lanes: Vec<LaneAnswer>,
+    /// For how long some lane's source was not heard of: zero where records come.
+    pub unheard_ms: u32,
 }
 
 /// How a feed stands on a replica.
@@ -155,12 +157,13 @@ mod tests {
                     held: Some((1200, 99)),
                     at_end: true,
                 }],
+                unheard_ms: 130,
             }],
             rows: vec![RowsAnswer::Same, RowsAnswer::Other, RowsAnswer::Unknown],
         };
-        let bytes = golden::bytes("confirm-question", &encode(&question));
+        let bytes = golden::bytes("confirm-question-2", &encode(&question));
         assert_eq!(decode(&bytes), Some(question));
-        let bytes = golden::bytes("confirm-answer", &encode(&answer));
+        let bytes = golden::bytes("confirm-answer-2", &encode(&answer));
         assert_eq!(decode(&bytes), Some(answer));
         assert_eq!(decode::<Answer>(&[9, 0]), None);
     }

@@ -6,7 +6,7 @@
 //! can do nothing would stay because the others had failed shortly before it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How long another one must be fitter.
@@ -36,12 +36,13 @@ impl Fitness {
     }
 
     /// Looks at the others' scores, which are fresh. Whom to hand over to, the fittest first, if it is time; `able` is as
-    /// for [`Self::score`].
+    /// for [`Self::score`]. Those in `proven` were well for a while where this node was not: they need not be fitter for
+    /// longer.
     pub fn look(
         &mut self,
         leads: bool,
         able: u32,
-        others: &BTreeMap<u16, u32>,
+        (others, proven): (&BTreeMap<u16, u32>, &BTreeSet<u16>),
         now: Instant,
     ) -> Option<Vec<u16>> {
         let own = self.score(able, now);
@@ -51,7 +52,8 @@ impl Fitness {
             self.fitter.entry(number).or_insert(now);
         }
         let held = self.fitter.iter();
-        let held = held.filter(|(_, since)| !is_within(**since, now, HELD));
+        let is_sure = |number, since| proven.contains(number) || !is_within(since, now, HELD);
+        let held = held.filter(|&(number, &since)| is_sure(number, since));
         let mut held: Vec<u16> = held.map(|(&number, _)| number).collect();
         if held.is_empty() {
             return None;
@@ -81,14 +83,37 @@ mod tests {
         of.iter().map(told).collect()
     }
 
+    fn look(
+        fitness: &mut Fitness,
+        leads: bool,
+        able: u32,
+        others: &BTreeMap<u16, u32>,
+        now: Instant,
+    ) -> Option<Vec<u16>> {
+        fitness.look(leads, able, (others, &BTreeSet::new()), now)
+    }
+
+    #[test]
+    fn one_that_has_proven_it_is_waited_for_no_longer_but_must_be_fitter() {
+        let (mut fitness, start) = (Fitness::default(), Instant::now());
+        let others = scores(&[(2, 1), (3, 2)]);
+        let proven = |numbers: &[u16]| numbers.iter().copied().collect();
+        let given = fitness.look(true, 2, (&others, &proven(&[2, 3])), start);
+        assert_eq!(given, None);
+        let given = fitness.look(true, 1, (&others, &proven(&[2])), start);
+        assert_eq!(given, None);
+        let given = fitness.look(true, 1, (&others, &proven(&[2, 3])), start);
+        assert_eq!(given, Some(vec![3]));
+    }
+
     #[test]
     fn the_lead_goes_to_the_fittest_after_it_was_fitter_for_a_while() {
         let (mut fitness, start) = (Fitness::default(), Instant::now());
         let others = scores(&[(2, 2), (3, 3)]);
         let early = HELD - Duration::from_millis(1);
-        assert_eq!(fitness.look(true, 1, &others, start), None);
-        assert_eq!(fitness.look(true, 1, &others, start + early), None);
-        let given = fitness.look(true, 1, &others, start + HELD);
+        assert_eq!(look(&mut fitness, true, 1, &others, start), None);
+        assert_eq!(look(&mut fitness, true, 1, &others, start + early), None);
+        let given = look(&mut fitness, true, 1, &others, start + HELD);
         assert_eq!(given, Some(vec![3, 2]));
     }
 
@@ -96,39 +121,42 @@ mod tests {
     fn an_equal_one_is_no_reason_nor_one_that_was_fitter_for_a_moment() {
         let (mut fitness, start) = (Fitness::default(), Instant::now());
         let equal = scores(&[(2, 2)]);
-        assert_eq!(fitness.look(true, 2, &equal, start), None);
-        assert_eq!(fitness.look(true, 2, &equal, start + UNFIT), None);
+        assert_eq!(look(&mut fitness, true, 2, &equal, start), None);
+        assert_eq!(look(&mut fitness, true, 2, &equal, start + UNFIT), None);
         let later = start + UNFIT;
-        assert_eq!(fitness.look(true, 1, &equal, later), None);
-        assert_eq!(fitness.look(true, 2, &equal, later + HELD / 2), None);
-        assert_eq!(fitness.look(true, 1, &equal, later + HELD), None);
+        assert_eq!(look(&mut fitness, true, 1, &equal, later), None);
+        assert_eq!(look(&mut fitness, true, 2, &equal, later + HELD / 2), None);
+        assert_eq!(look(&mut fitness, true, 1, &equal, later + HELD), None);
     }
 
     #[test]
     fn one_that_is_not_heard_any_more_is_not_fitter() {
         let (mut fitness, start) = (Fitness::default(), Instant::now());
         let others = scores(&[(2, 2)]);
-        assert_eq!(fitness.look(true, 1, &others, start), None);
-        assert_eq!(fitness.look(true, 1, &scores(&[]), start + HELD / 2), None);
-        assert_eq!(fitness.look(true, 1, &others, start + HELD), None);
+        assert_eq!(look(&mut fitness, true, 1, &others, start), None);
+        assert_eq!(
+            look(&mut fitness, true, 1, &scores(&[]), start + HELD / 2),
+            None
+        );
+        assert_eq!(look(&mut fitness, true, 1, &others, start + HELD), None);
     }
 
     #[test]
     fn whoever_does_not_lead_gives_nothing_away() {
         let (mut fitness, start) = (Fitness::default(), Instant::now());
         let others = scores(&[(2, 2)]);
-        assert_eq!(fitness.look(false, 1, &others, start), None);
-        assert_eq!(fitness.look(false, 1, &others, start + HELD), None);
-        assert_eq!(fitness.look(true, 1, &others, start + HELD), None);
+        assert_eq!(look(&mut fitness, false, 1, &others, start), None);
+        assert_eq!(look(&mut fitness, false, 1, &others, start + HELD), None);
+        assert_eq!(look(&mut fitness, true, 1, &others, start + HELD), None);
     }
 
     #[test]
     fn who_failed_in_office_counts_as_no_fitter_for_half_a_minute() {
         let (mut fitness, start) = (Fitness::default(), Instant::now());
         let others = scores(&[(2, 2)]);
-        assert_eq!(fitness.look(true, 0, &others, start), None);
+        assert_eq!(look(&mut fitness, true, 0, &others, start), None);
         let given = start + HELD;
-        assert!(fitness.look(true, 0, &others, given).is_some());
+        assert!(look(&mut fitness, true, 0, &others, given).is_some());
         assert!(fitness.score(2, given + UNFIT - HELD) < rank(1, 1));
         assert_eq!(fitness.score(2, given + UNFIT), rank(2, 2));
     }
@@ -136,22 +164,21 @@ mod tests {
     #[test]
     fn a_leader_that_can_do_nothing_gives_way_to_one_that_failed_before_it_and_is_well() {
         let (mut failed, start) = (Fitness::default(), Instant::now());
-        assert_eq!(failed.look(true, 0, &scores(&[(2, 1)]), start), None);
-        assert!(
-            failed
-                .look(true, 0, &scores(&[(2, 1)]), start + HELD)
-                .is_some()
-        );
+        assert_eq!(look(&mut failed, true, 0, &scores(&[(2, 1)]), start), None);
+        assert!(look(&mut failed, true, 0, &scores(&[(2, 1)]), start + HELD).is_some());
         let now = start + HELD * 2;
         let told: BTreeMap<u16, u32> = [(1, failed.score(1, now))].into();
         let mut leader = Fitness::default();
-        assert_eq!(leader.look(true, 1, &told, now), None);
+        assert_eq!(look(&mut leader, true, 1, &told, now), None);
         assert_eq!(
-            leader.look(true, 1, &told, now + HELD),
+            look(&mut leader, true, 1, &told, now + HELD),
             None,
             "it does well"
         );
-        assert_eq!(leader.look(true, 0, &told, now + HELD), None);
-        assert_eq!(leader.look(true, 0, &told, now + HELD * 2), Some(vec![1]));
+        assert_eq!(look(&mut leader, true, 0, &told, now + HELD), None);
+        assert_eq!(
+            look(&mut leader, true, 0, &told, now + HELD * 2),
+            Some(vec![1])
+        );
     }
 }

@@ -58,7 +58,7 @@ pub struct Claims {
     pub contact: Duration,
     /// Entries of the agreed log that others have read and this node has not.
     pub lag: u64,
-    /// For how long the present write of the log has taken.
+    /// For how long the present write to the disk has taken.
     pub writing: Option<Duration>,
     /// Feeds that stand still here.
     pub standing: Vec<Standing>,
@@ -86,9 +86,7 @@ impl Claims {
         }
         if let Some(age) = self.writing.filter(|&age| age >= HUNG) {
             let age = age.as_secs();
-            reasons.push(format!(
-                "a write of the agreed log to this node's disk hangs for {age} s"
-            ));
+            reasons.push(format!("a write to this node's disk hangs for {age} s"));
         }
         let holes = self.holes.iter();
         reasons.extend(holes.map(|Hole { pipeline, rows }| {

@@ -358,10 +358,6 @@ impl Reading {
         if self.told.is_some_and(|at| rt::since(at) < TELL) {
             return;
         }
-        // The first lanes come in a moment.
-        if self.lanes.is_empty() {
-            return;
-        }
         self.told = Some(rt::now());
         let readers = &self.readers;
         let known = self.lanes.iter().map(|lane| {
@@ -377,8 +373,11 @@ impl Reading {
                 file: reader.and_then(|(reader, handle)| reader.file(handle)),
             }
         });
-        let is_first = lock(&self.shared.known).replace(known.collect()).is_none();
-        if is_first {
+        let known: Vec<_> = known.collect();
+        let count = known.len();
+        // Also where there is none: those that come later would never be found.
+        let before = lock(&self.shared.known).replace(known);
+        if before.is_none_or(|before| before.len() != count) {
             self.shared.look.raise();
         }
     }
@@ -472,7 +471,7 @@ impl ReadLane {
         self.buffer.set_end(End {
             at: end,
             held_since: reader.held_since(handle),
-            unanswered_since: reader.unanswered_since(handle),
+            unanswered: reader.unanswered(handle),
         });
         Ok(end.map_or(Turn::Nothing, |_| Turn::AtEnd))
     }

@@ -20,6 +20,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 pub use config::KafkaSourceConfig;
 pub use error::KafkaSourceError;
+pub use evidence::Unanswered;
 pub use identity::{Difference, Identified, TopicIdentity};
 pub use topic::KafkaTopic;
 
@@ -340,8 +341,8 @@ impl KafkaSource {
     /// Since when nothing comes of the partition and the broker has not said that there is nothing: a moment ago, if all is
     /// well. `None`: something comes, or the broker has not been reached yet.
     #[must_use]
-    pub fn unanswered_since(&self, partition: i32) -> Option<Instant> {
-        self.evidence.unanswered_since(partition)
+    pub fn unanswered(&self, partition: i32) -> Option<Unanswered> {
+        self.evidence.unanswered(partition)
     }
 
     /// Since when a transaction that is open in the partition has kept what was appended from being read, if that is so for

@@ -106,6 +106,7 @@ fn of_feed(agreed: &Agreed, question: &FeedQuestion) -> FeedAnswer {
             feed,
             state: FeedState::Stopped,
             lanes: Vec::new(),
+            unheard_ms: u32::MAX,
         };
     };
     let buffers = running.lanes();
@@ -117,7 +118,14 @@ fn of_feed(agreed: &Agreed, question: &FeedQuestion) -> FeedAnswer {
         feed,
         state: state_of(running, &buffers),
         lanes: question.lanes.iter().filter_map(lane).collect(),
+        unheard_ms: u32::try_from(unheard(&buffers).as_millis()).unwrap_or(u32::MAX),
     }
+}
+
+/// For how long some lane's source was not heard of; of a retired one nobody hears any more.
+fn unheard(buffers: &[Arc<LaneBuffer>]) -> Duration {
+    let lanes = buffers.iter().map(|buffer| buffer.unheard().0);
+    lanes.max().unwrap_or(Duration::ZERO)
 }
 
 fn state_of(feed: &Feed, buffers: &[Arc<LaneBuffer>]) -> FeedState {

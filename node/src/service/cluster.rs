@@ -102,6 +102,10 @@ fn nodes(core: &Core, view: &View) -> Vec<NodeInfo> {
         .collect();
     let front = indexes.values().copied().max().unwrap_or(0);
     let refusing = core.replica.refusing();
+    let heard = core.replica.peers().into_iter();
+    let ways: BTreeMap<_, _> = heard
+        .filter_map(|peer| Some((peer.number, peer.round_trip?)))
+        .collect();
     let node = |&number: &u16| {
         let role = match () {
             () if number == own => own_role(core, view),
@@ -122,6 +126,9 @@ fn nodes(core: &Core, view: &View) -> Vec<NodeInfo> {
             role,
             voter: view.voters.contains(&number),
             lag: indexes.get(&number).map(|&index| front - index),
+            round_trip_us: ways
+                .get(&number)
+                .and_then(|way| way.as_micros().try_into().ok()),
             refuses: refusing.get(&number).cloned(),
         }
     };

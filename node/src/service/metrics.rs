@@ -43,6 +43,7 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics.extend(ages(core));
     takeovers(core, &mut metrics);
     peers_port(core, &mut metrics);
+    log(core, &mut metrics);
     drifts(core, &mut metrics);
     let agreed = core.agreed();
     lanes(core, &agreed, &mut metrics);
@@ -330,6 +331,36 @@ fn peers_port(core: &Core, metrics: &mut Vec<Metric>) {
         "Bytes of requests and answers in hand at the peers' port.",
         number(port.bytes),
     ));
+}
+
+fn log(core: &Core, metrics: &mut Vec<Metric>) {
+    let (bytes, entries) = core.replica.log_size();
+    metrics.push(Metric::gauge(
+        "unisono_log_bytes",
+        "Bytes of the agreed log's files on this node's disk.",
+        number(bytes),
+    ));
+    metrics.push(Metric::gauge(
+        "unisono_log_max_bytes",
+        "The budget for them: cluster.max_log.",
+        number(core.config.cluster.max_log),
+    ));
+    metrics.push(Metric::gauge(
+        "unisono_log_entries",
+        "Entries of the agreed log that this node holds.",
+        number(entries),
+    ));
+    for peer in core.replica.peers() {
+        let Some(round_trip) = peer.round_trip else {
+            continue;
+        };
+        let metric = Metric::gauge(
+            "unisono_peer_round_trip_seconds",
+            "How long a question to a peer and its answer took of late.",
+            round_trip.as_secs_f64(),
+        );
+        metrics.push(metric.label("peer", peer.number));
+    }
 }
 
 fn refused(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {

@@ -10,15 +10,19 @@ use super::config;
 use crate::core::{Agreed, Core};
 use crate::health::ready::{Claims, Elsewhere, Hole, Standing};
 use crate::ids::streams_of;
+use crate::snapshots::large_log;
 use crate::status::{self, NodeStatus};
 
 /// Of all that this node does, or of one pipeline.
 pub(super) fn readiness(core: &Core, only: Option<Incarnation>) -> Readiness {
     let reasons = claims(core, only).reasons();
+    let mut notices = status::held_by_transactions(&core.agreed(), only);
+    notices.extend(status::far_notices(core));
+    notices.extend(large_log(core));
     Readiness {
         ready: reasons.is_empty(),
         reasons,
-        notices: status::held_by_transactions(&core.agreed(), only),
+        notices,
     }
 }
 
@@ -38,7 +42,7 @@ fn claims(core: &Core, only: Option<Incarnation>) -> Claims {
         seat,
         contact: status::contact(core),
         lag,
-        writing: core.replica.pulse().writing,
+        writing: status::writing(core),
         standing: Vec::new(),
         sinks: Vec::new(),
         unpublished: Vec::new(),

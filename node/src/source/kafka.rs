@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 pub(super) use survey::KafkaSurvey;
 
-use super::{Block, HEAD_BYTES, LaneTrail, SourceError, SourceReader};
+use super::{Block, HEAD_BYTES, LaneTrail, SourceError, SourceReader, Unanswered};
 use crate::config;
 use crate::kafka::source::{
     Identified, KafkaSource, KafkaSourceConfig, KafkaSourceError, TopicIdentity,
@@ -198,9 +198,9 @@ impl SourceReader for KafkaReader {
         self.source.log_end(open.partition)
     }
 
-    fn unanswered_since(&mut self, lane: usize) -> Option<Instant> {
+    fn unanswered(&mut self, lane: usize) -> Option<Unanswered> {
         let open = self.lanes.get(lane)?.as_ref()?;
-        self.source.unanswered_since(open.partition)
+        self.source.unanswered(open.partition)
     }
 
     fn held_since(&mut self, lane: usize) -> Option<Instant> {

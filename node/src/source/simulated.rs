@@ -3,13 +3,15 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use unisono_replication::rt;
 use unisono_replication::rt::simulated::{Node, current_node};
 
 use crate::signal::Signal;
 use crate::source::{
     Block, Found, FoundLane, KnownLane, LaneTrail, SourceError, SourceReader, SourceSurvey,
+    Unanswered,
 };
 use crate::threads::lock;
 
@@ -39,6 +41,8 @@ struct State {
     lanes: Vec<Vec<Record>>,
     /// Nodes that do not reach it.
     blind: BTreeSet<Node>,
+    /// Nodes to which it says nothing, and since when.
+    deaf: BTreeMap<Node, Instant>,
     /// What a node reads instead of a record.
     wrong: BTreeMap<(Node, usize, i64), Wrong>,
     signals: Vec<(Node, Weak<Signal>)>,
@@ -74,7 +78,8 @@ impl Log {
             .signals
             .retain(|(_, signal)| signal.strong_count() > 0);
         let seeing = state.signals.iter();
-        let seeing = seeing.filter(|(node, _)| !state.blind.contains(node));
+        let seeing = seeing
+            .filter(|(node, _)| !state.blind.contains(node) && !state.deaf.contains_key(node));
         let signals: Vec<_> = seeing.filter_map(|(_, signal)| signal.upgrade()).collect();
         drop(state);
         signals.iter().for_each(|signal| signal.raise());
@@ -109,6 +114,15 @@ impl Log {
         };
     }
 
+    /// Whether a node is said nothing from now on: nothing comes, and nobody says why.
+    pub fn set_deaf(&self, node: Node, deaf: bool) {
+        let mut state = lock(&self.0);
+        match deaf {
+            true => drop(state.deaf.entry(node).or_insert_with(rt::now)),
+            false => drop(state.deaf.remove(&node)),
+        }
+    }
+
     /// The record that comes next in a lane is another one for this node, until [`Self::mend`].
     pub fn read_wrongly(&self, node: Node, lane: usize, wrong: Wrong) {
         let mut state = lock(&self.0);
@@ -121,6 +135,7 @@ impl Log {
         let mut state = lock(&self.0);
         state.wrong.clear();
         state.blind.clear();
+        state.deaf.clear();
     }
 }
 
@@ -170,6 +185,9 @@ impl SourceReader for Reader {
         if state.blind.contains(&self.node) {
             return Err(unreachable());
         }
+        if state.deaf.contains_key(&self.node) {
+            return Ok(0);
+        }
         let lane = self.open[lane];
         let mut count = 0;
         let from = usize::try_from(trail.next).unwrap_or(0);
@@ -200,8 +218,16 @@ impl SourceReader for Reader {
 
     fn log_end(&self, lane: usize) -> Option<i64> {
         let state = lock(&self.log.0);
-        let seen = !state.blind.contains(&self.node);
+        let seen = !state.blind.contains(&self.node) && !state.deaf.contains_key(&self.node);
         seen.then(|| state.lanes[self.open[lane]].len() as i64)
+    }
+
+    fn unanswered(&mut self, _lane: usize) -> Option<Unanswered> {
+        let state = lock(&self.log.0);
+        Some(Unanswered {
+            since: state.deaf.get(&self.node).copied().unwrap_or_else(rt::now),
+            slowest: Duration::ZERO,
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! How this node does, gathered from its parts.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -194,18 +194,29 @@ pub fn waits(core: &Core, incarnation: u64) -> Option<Duration> {
     waits.into_iter().flatten().max()
 }
 
+/// For how long the write to this node's disk takes that takes longest: of the agreed log, or of rows.
+#[must_use]
+pub fn writing(core: &Core) -> Option<Duration> {
+    core.replica.pulse().writing.max(core.results.writing())
+}
+
 /// How this node does, before what it failed in counts.
 #[must_use]
 pub fn own(core: &Core) -> Condition {
+    own_without(core, &BTreeSet::new(), HUNG)
+}
+
+/// The same, where nothing comes of the feeds in `silent`, and a write hangs that takes so long.
+pub(super) fn own_without(core: &Core, silent: &BTreeSet<FeedId>, hung: Duration) -> Condition {
     let view = core.replica.view().borrow().clone();
-    let hangs = core.replica.pulse().writing.is_some_and(|age| age >= HUNG);
+    let hangs = writing(core).is_some_and(|age| age >= hung);
     let lacks = lag(core, &view) > LAG;
     let sinks = core.sinks.all();
     let agreed = core.agreed();
     // One that is held runs nowhere, however well its parts are.
     let runs = |&id: &FeedId| {
         let runs = !agreed.machine.is_held(id) && feed_troubles(core, &agreed, id).is_empty();
-        (id.0, runs)
+        (id.0, runs && !silent.contains(&id))
     };
     let feeds: BTreeMap<u64, bool> = agreed.machine.feeds().keys().map(runs).collect();
     let is_able = |(incarnation, pipeline): &(&u64, &Pipeline)| {
@@ -288,33 +299,4 @@ pub fn disputes(agreed: &Agreed) -> Vec<TakenOtherwise> {
         }
     }
     disputes
-}
-
-/// Gives the lead to a fitter replica when there is one, for as long as the node runs.
-pub async fn watch_fitness(core: std::sync::Arc<Core>) {
-    loop {
-        rt::sleep(super::EVERY / 2).await;
-        let leads = core.replica.view().borrow().is_leader();
-        let voters = core.replica.view().borrow().voters.clone();
-        // Whoever does not lead has nothing to give.
-        let own = if leads { own(&core).score } else { 0 };
-        let others = peers(&core, FRESH / 2).into_iter();
-        let others = others.filter(|(number, _)| voters.contains(number));
-        let others = others
-            .map(|(number, told)| (number, told.condition.score))
-            .collect();
-        let fitter = lock(&core.health.fitness).look(leads, own, &others, rt::now());
-        let Some(fitter) = fitter else {
-            continue;
-        };
-        tracing::warn!(
-            own,
-            ?fitter,
-            "others can read and publish more pipelines than this node: it hands the lead over"
-        );
-        core.counters.unfit.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = hand_over(&core, &fitter).await {
-            tracing::warn!(%error, "no hand-over");
-        }
-    }
 }

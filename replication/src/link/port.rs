@@ -18,10 +18,6 @@ use crate::rt;
 
 /// How long the other end of a link has to say who it is.
 const GREETING: Duration = Duration::from_secs(5);
-/// Links that have yet to say who they are.
-const STRANGERS: usize = 128;
-/// Links that have; each peer needs about ten.
-const LINKS: usize = 256;
 /// A body up to this size needs no budget.
 const SMALL: usize = 64 << 10;
 /// A body up to this size is medium.
@@ -36,6 +32,24 @@ const UNIT: usize = 1 << 10;
 const BODY: Duration = Duration::from_secs(10);
 /// A reason for refusals is logged this often at most.
 const SAID: Duration = Duration::from_secs(10);
+
+/// How many connections the peers' port holds; each takes a handle of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortLimits {
+    /// Links that have yet to say who they are.
+    pub strangers: usize,
+    /// Links that have; each peer needs about ten.
+    pub links: usize,
+}
+
+impl Default for PortLimits {
+    fn default() -> Self {
+        Self {
+            strangers: 128,
+            links: 256,
+        }
+    }
+}
 
 /// Why a peer is not listened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +124,7 @@ pub struct RefusedPeer {
 pub(crate) struct Port {
     pub(super) secret: Option<Secret>,
     pub(super) greeting: Duration,
+    limits: PortLimits,
     strangers: Arc<Semaphore>,
     links: Arc<Semaphore>,
     medium: Arc<Semaphore>,
@@ -146,13 +161,14 @@ impl Drop for Room {
 }
 
 impl Port {
-    pub(crate) fn new(secret: Option<Secret>) -> Self {
+    pub(crate) fn new(secret: Option<Secret>, limits: PortLimits) -> Self {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
             secret,
             greeting: GREETING,
-            strangers: semaphore(STRANGERS),
-            links: semaphore(LINKS),
+            limits,
+            strangers: semaphore(limits.strangers),
+            links: semaphore(limits.links),
             medium: semaphore(MEDIUM_BYTES / UNIT),
             large: semaphore(LARGE_BYTES / UNIT),
             hand: Arc::default(),
@@ -164,7 +180,8 @@ impl Port {
     pub(crate) fn enter(&self, from: SocketAddr) -> Option<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.strangers).try_acquire_owned().ok();
         if place.is_none() {
-            let text = format!("{STRANGERS} connections have yet to say who they are");
+            let strangers = self.limits.strangers;
+            let text = format!("{strangers} connections have yet to say who they are");
             self.refuse(from, Reason::Full, &text);
         }
         place
@@ -174,7 +191,7 @@ impl Port {
     pub(super) fn settle(&self, from: SocketAddr) -> io::Result<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.links).try_acquire_owned();
         place.map_err(|_| {
-            let text = format!("{LINKS} links are open");
+            let text = format!("{} links are open", self.limits.links);
             self.refuse(from, Reason::Full, &text);
             io::Error::new(io::ErrorKind::QuotaExceeded, text)
         })
@@ -252,7 +269,7 @@ impl Port {
             asks_for_secret: self.secret.is_some(),
             refused: Reason::ALL.into_iter().map(count).collect(),
             last: refused.last.clone(),
-            links: (LINKS - self.links.available_permits()) as u64,
+            links: (self.limits.links - self.links.available_permits()) as u64,
             bytes: self.hand.bytes.load(Ordering::Relaxed),
             most_bytes: self.hand.most.load(Ordering::Relaxed),
         }

@@ -58,7 +58,7 @@ fn listen(listener: TcpListener, port: Arc<Port>) -> JoinHandle<()> {
 async fn peer_with(secret: Option<Secret>) -> (String, Arc<Port>, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let port = Arc::new(Port::new(secret));
+    let port = Arc::new(Port::new(secret, PortLimits::default()));
     let served = listen(listener, Arc::clone(&port));
     (address, port, served)
 }
@@ -127,7 +127,7 @@ async fn a_link_that_the_peer_has_closed_is_made_again() {
 
 #[tokio::test]
 async fn another_versions_link_is_refused_with_both_versions() {
-    let port = Port::new(None);
+    let port = Port::new(None, PortLimits::default());
     let (mut near, far) = tokio::io::duplex(1024);
     let mut preface = PREFACE;
     preface[7] = 9;
@@ -151,7 +151,7 @@ async fn another_versions_link_is_refused_with_both_versions() {
 #[tokio::test]
 async fn what_is_no_request_is_refused_and_a_length_beyond_the_bound_ends_the_link() {
     let (mut near, far) = tokio::io::duplex(1024);
-    let port = Arc::new(Port::new(None));
+    let port = Arc::new(Port::new(None, PortLimits::default()));
     let shared = Arc::clone(&port);
     let served = tokio::spawn(async move { serve(far, FROM, &shared, None, &Echo).await });
     near.write_all(&PREFACE).await.unwrap();
@@ -250,7 +250,7 @@ async fn say_most(port: Arc<Port>, body: usize) -> (DuplexStream, JoinHandle<io:
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_large_bodies_at_once_are_held_one_after_the_other_and_heartbeats_do_not_wait() {
     const BODY: usize = 60 << 20;
-    let port = Arc::new(Port::new(None));
+    let port = Arc::new(Port::new(None, PortLimits::default()));
     let mut saying: FuturesUnordered<_> =
         (0..20).map(|_| say_most(Arc::clone(&port), BODY)).collect();
     let mut answered = 0;
@@ -300,7 +300,7 @@ async fn a_checkpoint_goes_in_pieces_and_one_that_breaks_off_is_no_checkpoint() 
 
 #[tokio::test]
 async fn connections_that_do_not_say_who_they_are_have_a_bound() {
-    let port = Port::new(None);
+    let port = Port::new(None, PortLimits::default());
     let places: Vec<_> = (0..1000).filter_map(|_| port.enter(FROM)).collect();
     assert_eq!(places.len(), 128);
     assert_eq!(port.status().refused["full"], 872);
@@ -310,7 +310,7 @@ async fn connections_that_do_not_say_who_they_are_have_a_bound() {
 
 #[tokio::test]
 async fn one_who_says_nothing_is_not_waited_for() {
-    let mut port = Port::new(Some(secret("the cluster's secret")));
+    let mut port = Port::new(Some(secret("the cluster's secret")), PortLimits::default());
     port.greeting = Duration::from_millis(20);
     for said in [PREFACE.to_vec(), [&PREFACE[..], &[1], &[0; 32]].concat()] {
         let (mut near, far) = tokio::io::duplex(1024);

@@ -212,6 +212,23 @@ impl LogStore {
         (age(state.written_at), age(writing))
     }
 
+    /// Bytes of its files, and how many entries they hold. It looks at the disk.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        let entries = {
+            let state = self.shared().lock();
+            state.next_index() - next_index(state.purged)
+        };
+        let files = std::fs::read_dir(self.folder()).into_iter().flatten();
+        // One that goes meanwhile takes nothing.
+        let bytes = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len()));
+        (bytes.sum(), entries)
+    }
+
+    /// The first entry that is not known to be on this disk; `None`: all are.
+    pub(crate) fn first_unwritten(&self) -> Option<u64> {
+        self.shared().lock().first_unwritten()
+    }
+
     /// Takes nothing any more. What was taken before is still written.
     pub(crate) fn close(&self) {
         self.shared().lock().closed = true;

@@ -3,6 +3,8 @@
 //! One thread is enough, for nothing there takes long: what does (a checkpoint, the disk) is handed to others. And it
 //! wakes nobody to have a message passed on.
 
+mod handing;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
@@ -31,7 +33,7 @@ use super::types::{
 };
 use crate::cursor::{LogCursor, Position};
 use crate::detector::Detector;
-use crate::error::{CheckpointError, HandOverError, ProposeError, RemoveError, StartError};
+use crate::error::{CheckpointError, ProposeError, RemoveError, StartError};
 use crate::gossip::{Gossip, ask_all};
 use crate::handle::ReplicaConfig;
 use crate::identity::number_of;
@@ -161,7 +163,7 @@ impl Inner {
             view,
             fatal: fatal.subscribe(),
             network,
-            port: Arc::new(Port::new(config.secret)),
+            port: Arc::new(Port::new(config.secret, config.port)),
             takeover,
             changing: Arc::default(),
             stop: Mutex::default(),
@@ -255,6 +257,20 @@ impl Inner {
         Ok(true)
     }
 
+    /// Bytes of the log's files, and how many entries they hold.
+    pub(crate) fn log_size(&self) -> (u64, u64) {
+        self.log.size()
+    }
+
+    /// Removes all entries below the last checkpoint, those too that are kept for peers.
+    pub(crate) async fn purge_to_checkpoint(&self) {
+        let snapshot = self.raft.metrics().borrow_watched().snapshot;
+        if let Some(snapshot) = snapshot {
+            // It fails only when Raft has ended.
+            let _ = self.raft.trigger().purge_log(snapshot.index).await;
+        }
+    }
+
     pub(crate) async fn ask(&self, number: u16, question: Vec<u8>) -> io::Result<Vec<u8>> {
         ask(&self.network, number, &question).await
     }
@@ -289,45 +305,6 @@ impl Inner {
             .filter(|_| leads),
             written,
             writing,
-        }
-    }
-
-    /// To the one of `preferred` that comes first, if any are named, and else to the voter that lacks least.
-    pub(crate) async fn hand_over(&self, preferred: &[u16]) -> Result<(), HandOverError> {
-        let metrics = self.raft.metrics().borrow_watched().clone();
-        let Some(replication) = metrics.replication.filter(|_| metrics.state.is_leader()) else {
-            return Err(HandOverError::NotLeader);
-        };
-        let heard = self.gossip.fresh();
-        let voters = metrics.membership_config.membership().voter_ids();
-        let is_there = |id: u64| heard.get(&number_of(id)).map(|told| told.node_id) == Some(id);
-        let mut candidates = voters.filter(|&id| is_there(id)).collect::<Vec<_>>();
-        candidates.sort_by_key(|id| std::cmp::Reverse(replication.get(id).copied().flatten()));
-        let to = if preferred.is_empty() {
-            candidates.first().copied()
-        } else {
-            let last = metrics.last_log_index.unwrap_or(0);
-            let follows = |id: &u64| {
-                let held = replication.get(id).copied().flatten();
-                index_of(held.as_ref()) + NEARLY >= last
-            };
-            let follows = candidates.iter().filter(|id| follows(id));
-            let rank = |id: u64| preferred.iter().position(|&it| it == number_of(id));
-            follows
-                .filter_map(|&id| Some((rank(id)?, id)))
-                .min()
-                .map(|(_, id)| id)
-        };
-        let to = to.ok_or(HandOverError::NoCandidate)?;
-        let asked = self.raft.trigger().transfer_leader(to).await;
-        asked.map_err(|_| HandOverError::Shutdown)?;
-        let number = self.view.borrow().number;
-        let mut view = self.view.clone();
-        let moved = view.wait_for(|view| view.leader.is_some_and(|leader| leader != number));
-        match rt::timeout(HAND_OVER, moved).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(HandOverError::Shutdown),
-            Err(_) => Err(HandOverError::TimedOut { to: number_of(to) }),
         }
     }
 

@@ -26,6 +26,10 @@ use crate::view::View;
 
 /// How long the other voters have to answer, and the process behind a port that was connected to.
 const WITHIN: Duration = Duration::from_millis(100);
+/// The same in round trips, where they are far: to connect, to ask, and to have the one who is asked do the same.
+const ROUND_TRIPS: u32 = 5;
+/// From this round trip on, what is known of others is old.
+const FAR: Duration = Duration::from_millis(20);
 /// How long after an attempt that brought no leader the next one is made.
 const AGAIN: Duration = Duration::from_millis(50);
 /// A process that is about to end may still take a connection: it is looked at again, so often.
@@ -64,6 +68,8 @@ pub(crate) struct Takeover {
     /// Raised on evidence that cannot wait.
     pub(crate) alarm: Notify,
     pub(crate) started: Instant,
+    /// How far the others are.
+    round_trips: Mutex<BTreeMap<u16, Duration>>,
 }
 
 impl Takeover {
@@ -83,6 +89,7 @@ impl Takeover {
             suspected: Mutex::default(),
             alarm: Notify::new(),
             started: rt::now(),
+            round_trips: Mutex::default(),
         })
     }
 
@@ -121,6 +128,26 @@ impl Takeover {
         Some(rt::since(heard))
     }
 
+    /// A question to a peer and its answer take so long.
+    pub(crate) fn note_round_trip(&self, number: u16, took: Duration) {
+        let mut known = self
+            .round_trips
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.insert(number, took);
+    }
+
+    fn round_trip(&self, number: u16) -> Option<Duration> {
+        let known = self.round_trips.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        known.get(&number).copied()
+    }
+
+    fn within(&self, number: u16) -> Duration {
+        let far = self.round_trip(number).map(|took| took * ROUND_TRIPS);
+        WITHIN.max(far.unwrap_or_default())
+    }
+
     /// What a peer told of itself.
     pub(crate) fn met(&self, told: &Told) {
         let mut detector = self.detector();
@@ -149,7 +176,7 @@ impl Takeover {
             let Some(mut link) = self.network.link(number) else {
                 return false;
             };
-            match link.call(Topic::Gossip, 0, &[], WITHIN).await {
+            match link.call(Topic::Gossip, 0, &[], self.within(number)).await {
                 Ok(body) => {
                     let known = self.detector().process_of(number);
                     let told = decode::<Told>(&body).ok().map(|told| told.process);
@@ -268,8 +295,8 @@ impl Takeover {
             .iter_mut()
             .filter(|(number, _)| voters.contains(number));
         let answers = asked.map(|(&number, link)| {
-            let question = &question;
-            async move { Some((number, ask(link, question).await?)) }
+            let (question, within) = (&question, self.within(number));
+            async move { Some((number, ask(link, question, within).await?)) }
         });
         let answers = futures_util::future::join_all(answers);
         let suspicion = Suspicion { term, leader };
@@ -280,8 +307,25 @@ impl Takeover {
         if let Some(best) = nominate(&agreed, voters, leader) {
             let opinion = &agreed[&best];
             tracing::info!(term, leader, stands = best, "the leader is gone");
+            if best == self.number && !self.is_first(&agreed, term).await {
+                return;
+            }
             self.have_stand(best, opinion, links).await;
         }
+    }
+
+    /// Where the others are far, what two know of each other may differ by what was on its way, and each would stand. So of those
+    /// who agree the one with the lowest number is given the time to ask for votes before: `false` if it did.
+    async fn is_first(&self, agreed: &BTreeMap<u16, Opinion>, term: u64) -> bool {
+        let lowest = agreed.keys().copied().next();
+        let lowest = lowest.filter(|&lowest| lowest != self.number);
+        let way = lowest.and_then(|lowest| self.round_trip(lowest));
+        let is_in_term = || self.raft.metrics().borrow_watched().current_term == term;
+        let end = rt::now() + way.filter(|way| *way >= FAR).unwrap_or_default();
+        while rt::now() < end && is_in_term() {
+            rt::sleep(FAR / 4).await;
+        }
+        is_in_term()
     }
 
     async fn have_stand(&self, number: u16, opinion: &Opinion, links: &mut BTreeMap<u16, Link>) {
@@ -296,7 +340,7 @@ impl Takeover {
             return;
         };
         let answer = link
-            .call(Topic::Transfer, opinion.node_id, &body, WITHIN)
+            .call(Topic::Transfer, opinion.node_id, &body, self.within(number))
             .await;
         let answer =
             answer.map(|body| decode::<TransferLeaderResponse<super::types::TypeConfig>>(&body));
@@ -326,8 +370,8 @@ fn nominate(agreed: &BTreeMap<u16, Opinion>, voters: &[u16], leader: u16) -> Opt
     agreed.iter().max_by_key(worth).map(|(&number, _)| number)
 }
 
-async fn ask(link: &mut Link, question: &[u8]) -> Option<Opinion> {
-    let answer = link.call(Topic::Suspect, 0, question, WITHIN).await.ok()?;
+async fn ask(link: &mut Link, question: &[u8], within: Duration) -> Option<Opinion> {
+    let answer = link.call(Topic::Suspect, 0, question, within).await.ok()?;
     decode(&answer).ok()
 }
 

@@ -10,8 +10,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use unisono_replication::{
-    CursorEvent, IncomingSnapshot, LogCursor, LogError, Position, ProposeError, Replica,
-    ReplicaConfig, Secret, Snapshots, StartError, StoredSnapshot, View,
+    CursorEvent, IncomingSnapshot, LogCursor, LogError, PortLimits, Position, ProposeError,
+    Replica, ReplicaConfig, Secret, Snapshots, StartError, StoredSnapshot, View,
 };
 
 /// Far more than anything takes on a busy machine; a test that reaches it has failed.
@@ -232,6 +232,7 @@ impl Cluster {
             election_timeout: self.pace.election_timeout,
             keep_log_entries: 10,
             forget_learners: Duration::from_secs(60),
+            port: PortLimits::default(),
         };
         let engine = Arc::clone(&self.engines[&number]);
         // It waits for its own runtime, which a test's runtime does not allow on its threads.

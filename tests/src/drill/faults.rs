@@ -6,6 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use unisono_chaos::fault::Fault;
 use unisono_chaos::stage::Stage;
 
+use crate::kafka::TestBroker;
+
 /// How long the curve may stand still before a drill gives up; not a promise.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How many orders a drill writes in a millisecond, as `Drill` sets it.
@@ -159,9 +161,89 @@ pub async fn unfit_leader(stage: &mut Stage, fault: Fault) -> Result<()> {
     for _ in 0..kills().div_ceil(3) {
         some_orders(stage).await?;
         let unfit = stage.make_unfit(fault).await?;
-        ensure!(unfit.time < standstill(), "no new row for {:?}", unfit.time);
+        // What is told of a disk that hangs comes after two seconds.
+        let most = match fault {
+            Fault::HungDisk => standstill().min(Duration::from_secs(2)),
+            _ => standstill(),
+        };
+        ensure!(unfit.time < most, "no new row for {:?}", unfit.time);
         stage.digests_agree().await?;
     }
+    Ok(())
+}
+
+/// The disk of a replica that does not lead hangs.
+///
+/// # Errors
+/// The curve stands still, or the replica does not say that its disk hangs.
+pub async fn hung_follower(stage: &mut Stage) -> Result<()> {
+    for _ in 0..kills().div_ceil(3) {
+        some_orders(stage).await?;
+        let time = stage.hang_follower().await?;
+        ensure!(time < standstill(), "no new row for {time:?}");
+        println!("a follower's disk hung: no new row for {time:?}");
+        stage.digests_agree().await?;
+    }
+    Ok(())
+}
+
+/// A broker answers nobody for a while, again and again: its silence is no reason to give the lead away, for nobody hears more
+/// of it than the leader.
+///
+/// # Errors
+/// Somebody gave the lead away, or the curve does not go on.
+pub async fn broker_stands_still(stage: &mut Stage, broker: &TestBroker) -> Result<()> {
+    for _ in 0..kills().div_ceil(3) * 4 {
+        some_orders(stage).await?;
+        broker.freeze()?;
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        broker.thaw()?;
+        stage.wait_for_new_row(PATIENCE).await?;
+    }
+    for number in stage.cluster.addresses().into_keys() {
+        let given = stage.cluster.metric(number, "unisono_unfit_total").await;
+        let given = given.context("no metrics")?;
+        ensure!(
+            given == 0.0,
+            "replica {number} gave the lead away {given} times"
+        );
+    }
+    Ok(())
+}
+
+/// The leader dies where a round trip takes a good part of the time-outs, and every replica says that it does.
+///
+/// # Errors
+/// Nobody takes over, or a replica does not say it.
+pub async fn far_apart(stage: &mut Stage) -> Result<()> {
+    let numbers: Vec<u16> = stage.cluster.addresses().into_keys().collect();
+    for number in numbers {
+        let view = stage.cluster.view(number).await.context("no answer")?;
+        let ways = view.nodes.iter().filter_map(|node| node.round_trip_us);
+        let least = ways.clone().min().unwrap_or(0);
+        ensure!(
+            ways.count() == 2,
+            "replica {number} does not know how far both others are"
+        );
+        ensure!(
+            least >= 200_000,
+            "replica {number} takes another one for {least} µs away"
+        );
+        let log = stage.cluster.log(number).context("a log")?;
+        let said = std::fs::read_to_string(log)?;
+        ensure!(
+            said.contains("the network is slow against the time-outs"),
+            "{said}"
+        );
+    }
+    kill_leaders(stage).await?;
+    let times = stage.times().get(&Fault::Kill).cloned().unwrap_or_default();
+    let longest = times.into_iter().max().unwrap_or_default();
+    // Without an answer from the others it is openraft's time-outs, which are five seconds and more.
+    ensure!(
+        longest < Duration::from_secs(4),
+        "a takeover took {longest:?}"
+    );
     Ok(())
 }
 

@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
+use rdkafka::admin::{
+    AdminClient, AdminOptions, AlterConfig, NewPartitions, NewTopic, ResourceSpecifier,
+    TopicReplication,
+};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -81,6 +84,19 @@ impl TestBroker {
         let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
         for result in wait(self.admin()?.create_topics(&[topic], &options))?? {
             result.map_err(|(topic, code)| anyhow!("creating topic {topic}: {code}"))?;
+        }
+        Ok(())
+    }
+
+    /// Changes a setting of a topic; all others are the broker's own then.
+    ///
+    /// # Errors
+    /// What the broker says.
+    pub fn set_topic(&self, name: &str, key: &str, value: &str) -> Result<()> {
+        let change = AlterConfig::new(ResourceSpecifier::Topic(name)).set(key, value);
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        for result in wait(self.admin()?.alter_configs([&change], &options))?? {
+            result.map_err(|(_, code)| anyhow!("changing topic {name}: {code}"))?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What is done to the clusters.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +32,10 @@ pub enum Fault {
     Cut,
     /// A node does not reach the source.
     Blind,
+    /// A node is said nothing by the source, which takes its connections.
+    Deaf,
+    /// Nobody is.
+    AllDeaf,
     /// Nobody reaches the source.
     AllBlind,
     /// A node does not reach the sink.
@@ -76,6 +80,8 @@ impl Fault {
         Self::Cut,
         Self::Blind,
         Self::AllBlind,
+        Self::Deaf,
+        Self::AllDeaf,
         Self::NoSink,
         Self::LostAnswers,
         Self::SlowDisk,
@@ -163,6 +169,18 @@ impl World {
         true
     }
 
+    async fn make_deaf(&mut self, nodes: RangeInclusive<Node>, a_while: Duration) {
+        let log = Arc::clone(&self.outside.log);
+        let set = |deaf| {
+            for node in nodes.clone() {
+                log.set_deaf(node, deaf);
+            }
+        };
+        set(true);
+        self.rest(a_while).await;
+        set(false);
+    }
+
     /// What is done to networks, disks, clocks, source and sink.
     async fn trouble_surroundings(&mut self, fault: Fault, node: Node, a_while: Duration) {
         match fault {
@@ -181,6 +199,8 @@ impl World {
                 self.rest(a_while).await;
                 self.outside.log.set_blind(node, false);
             }
+            Fault::Deaf => self.make_deaf(node..=node, a_while).await,
+            Fault::AllDeaf => self.make_deaf(1..=self.nodes, a_while).await,
             Fault::AllBlind => {
                 (1..=self.nodes).for_each(|node| self.outside.log.set_blind(node, true));
                 self.rest(a_while).await;

@@ -1,6 +1,7 @@
 //! A row that a sink refuses for its size is left out, named, and passed by all who publish.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use unisono_tests::kafka::{Committed, TestBroker};
 
@@ -121,4 +122,81 @@ fn a_topic_that_takes_no_row_at_all_is_named_and_nothing_is_left_out() {
     let told = "topic none-rows does not take even row 0 of pipeline p";
     replicas.node(1).wait_ready(503, told).unwrap();
     assert_eq!(broker.read_committed("none-rows").unwrap().len(), 0);
+}
+
+/// The rows of `p` that are not in the sink, as its leader shows it, and as its topic for dead letters has it.
+fn left_out(replicas: &mut Replicas, broker: &TestBroker) -> (u64, Vec<u64>) {
+    let leader = replicas.leader();
+    let shown = cluster(replicas.node(leader)).unwrap();
+    let refused = shown["sinks"][0]["refused"].as_array().cloned();
+    let count = refused
+        .iter()
+        .flatten()
+        .filter_map(|it| it["count"].as_u64());
+    let notes = broker.read_committed("moved-dead").unwrap();
+    let seq = |note: &Committed| {
+        let note: Value = serde_json::from_slice(note.payload.as_ref().unwrap()).unwrap();
+        note["seq"].as_u64().unwrap()
+    };
+    (count.sum(), notes.iter().map(seq).collect())
+}
+
+/// Leaders die when they have just seen that a row is refused, when they have passed it, or at any moment, and whoever leads next
+/// would have it taken.
+#[test]
+fn a_row_that_one_leader_leaves_out_and_the_next_would_publish_is_in_the_sink_once_or_named_once() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    const LIMIT: &str = "max.message.bytes";
+    broker.create_topic("moved-rows", 1).unwrap();
+    let files = format!(
+        "{}{}",
+        sink(broker, "out", "moved", ", dead_letters = \"moved-dead\""),
+        pipeline("p", 1, "sink = \"out\"")
+    );
+    let mut replicas = Replicas::start(3, &files);
+    replicas.events(0..10);
+    wait_records(&mut replicas, broker, "moved-rows", 9);
+    let said = "the row is left out";
+    let mut seen = (0, 0);
+    for round in 1..=8 {
+        let (at, leader) = (round * 10, replicas.leader());
+        broker.set_topic("moved-rows", LIMIT, "2000").unwrap();
+        let before = replicas.node(leader).said().matches(said).count();
+        let passed = left_out(&mut replicas, broker).1.len();
+        replicas.event(at, &large());
+        replicas.events(at + 1..at + 10);
+        let moment = Instant::now() + Duration::from_millis(10) * u32::try_from(round).unwrap();
+        let dies = |served: &Served| match round % 3 {
+            0 => served.said().matches(said).count() > before,
+            1 => broker.read_committed("moved-dead").unwrap().len() > passed,
+            _ => Instant::now() >= moment,
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !dies(replicas.node(leader)) {
+            assert!(Instant::now() < deadline, "round {round}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        replicas.kill(leader);
+        broker.set_topic("moved-rows", LIMIT, "1000000").unwrap();
+        replicas.node(leader).start();
+        let rows = u64::try_from(at + 9).unwrap();
+        replicas.published("p", rows);
+        let all = |_: &Served| {
+            let there = numbers(broker, "moved-rows", "p");
+            (there.last() == Some(&(rows - 1))).then_some(there)
+        };
+        let there = replicas.running[0].wait("the last row", all).unwrap();
+        let (count, named) = left_out(&mut replicas, broker);
+        let missing: Vec<u64> = (0..rows).filter(|seq| !there.contains(seq)).collect();
+        assert_eq!(named, missing, "named, and not in the sink");
+        assert_eq!(count, missing.len() as u64, "the frontier names as many");
+        seen = (
+            missing.len(),
+            usize::try_from(round).unwrap() - missing.len(),
+        );
+    }
+    println!("left out, taken later: {seen:?}");
+    assert!(seen.0 >= 3, "three leaders died after it");
 }

@@ -41,6 +41,7 @@ impl Table {
             feed: FEED,
             state,
             lanes,
+            unheard_ms: 0,
         }];
         let answer = Answer {
             applied: 1000,
@@ -131,6 +132,7 @@ fn a_slow_network_is_given_four_round_trips() {
                 held: Some((20, 20)),
                 at_end: false,
             }],
+            unheard_ms: 0,
         }],
         rows: Vec::new(),
     };

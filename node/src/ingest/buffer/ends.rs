@@ -42,6 +42,13 @@ impl LaneBuffer {
         self.lock().end.silence()
     }
 
+    /// For how long the lane's source was not heard of, however short that is, and how long its slowest answer of late took.
+    #[must_use]
+    pub fn unheard(&self) -> (Duration, Duration) {
+        let end = self.lock().end;
+        (end.unheard(), end.slowest())
+    }
+
     /// Since when an open transaction has kept more of the lane from being read, if so.
     #[must_use]
     pub fn held_since(&self) -> Option<Instant> {

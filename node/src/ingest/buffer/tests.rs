@@ -6,7 +6,7 @@ use super::super::end::SILENT;
 use super::super::read_ahead::{OUTSIDE, ReadAhead};
 use super::*;
 use crate::signal::Signal;
-use crate::source::HEAD_BYTES;
+use crate::source::{HEAD_BYTES, Unanswered};
 
 fn buffer(from: i64) -> LaneBuffer {
     let node = ReadAhead::new(64 << 20);
@@ -330,12 +330,19 @@ fn a_cut_below_a_limit_lies_at_the_end_of_a_record_in_hand() {
 #[test]
 fn a_lane_is_silent_once_its_source_has_not_answered_for_long_until_something_comes() {
     let (buffer, _) = filled(&[0], 10, 1);
-    let unanswered = |for_so_long: Duration| End {
-        unanswered_since: Instant::now().checked_sub(for_so_long),
+    let slowly = |for_so_long: Duration, slowest: Duration| End {
+        unanswered: Some(Unanswered {
+            since: Instant::now().checked_sub(for_so_long).unwrap(),
+            slowest,
+        }),
         ..End::default()
     };
+    let unanswered = |for_so_long| slowly(for_so_long, Duration::ZERO);
     buffer.set_end(unanswered(SILENT / 2));
     assert_eq!(buffer.silence(), None);
+    buffer.set_end(slowly(SILENT, SILENT / 2));
+    assert_eq!(buffer.silence(), None, "its answers take that long");
+    assert!(buffer.unheard().0 >= SILENT);
     buffer.set_end(unanswered(SILENT));
     assert!(buffer.silence().unwrap() >= SILENT);
     buffer.fail("unreadable".into());

@@ -4,7 +4,7 @@
 //! librdkafka says once that a lane is at its end and then nothing, as long as nothing comes: silence after it looks the
 //! same whether there is nothing or the broker is gone. Only an answer that is fresh tells the two apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,23 @@ const ALL: Duration = Duration::from_secs(1);
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// So many answers are remembered: those of five seconds, where a lane is quiet.
+const ANSWERS: usize = 50;
+/// A lane that was looked at so lately has been silent since then, not only since it is known.
+const LOOKED_AT: Duration = Duration::from_millis(150);
 /// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
 const HELD: Duration = Duration::from_secs(2);
 /// It is said in the log when that has lasted so long: many transactions take some seconds.
 const HELD_LONG: Duration = Duration::from_secs(10);
+
+/// Nothing comes of a lane, and its source has not said why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// Since when.
+    pub since: Instant,
+    /// How long its slowest answers of late took.
+    pub slowest: Duration,
+}
 
 /// The ends of quiet lanes, as the broker said them.
 pub(super) struct Evidence {
@@ -49,6 +62,10 @@ struct State {
     assignment: u64,
     /// When all lanes were asked for.
     asked_all: Option<Instant>,
+    /// How long the last answers took, the newest last.
+    took: VecDeque<Duration>,
+    /// How long the slowest of them took.
+    slowest: Duration,
     stopped: bool,
 }
 
@@ -57,6 +74,7 @@ struct Watched {
     position: i64,
     quiet: bool,
     quiet_since: Instant,
+    told: Instant,
     answer: Option<(i64, Instant)>,
     /// The last answer of all, whether the lane was quiet or not.
     log_end: Option<(i64, Instant)>,
@@ -71,6 +89,25 @@ struct Held {
     position: i64,
     since: Instant,
     told: bool,
+}
+
+impl State {
+    /// One answer that is slower than all others came when an outage was over: it says nothing of how slow the source is.
+    fn note_answer(&mut self, took: Duration) {
+        self.took.push_back(took);
+        if self.took.len() > ANSWERS {
+            self.took.pop_front();
+        }
+        let mut most = [Duration::ZERO; 2];
+        for &took in &self.took {
+            if took > most[0] {
+                most = [took, most[0]];
+            } else {
+                most[1] = most[1].max(took);
+            }
+        }
+        self.slowest = most[1];
+    }
 }
 
 impl Shared {
@@ -130,6 +167,7 @@ impl Evidence {
             position,
             quiet: false,
             quiet_since: Instant::now(),
+            told: Instant::now(),
             answer: None,
             log_end: None,
             cut_at: None,
@@ -149,9 +187,12 @@ impl Evidence {
         let mut state = self.shared.lock();
         let lane = state.lanes.get_mut(&partition)?;
         let woken = quiet && !lane.quiet;
+        let now = Instant::now();
         if woken {
-            lane.quiet_since = Instant::now();
+            let is_recent = now.saturating_duration_since(lane.told) < LOOKED_AT;
+            lane.quiet_since = if is_recent { lane.told } else { now };
         }
+        lane.told = now;
         lane.position = position;
         lane.quiet = quiet;
         let cut_at = lane.cut_at;
@@ -177,11 +218,14 @@ impl Evidence {
     }
 
     /// Since when a lane is quiet and the broker, which has answered before, has not said why.
-    pub(super) fn unanswered_since(&self, partition: i32) -> Option<Instant> {
+    pub(super) fn unanswered(&self, partition: i32) -> Option<Unanswered> {
         let state = self.shared.lock();
         let lane = state.lanes.get(&partition).filter(|lane| lane.quiet)?;
         let (_, asked_at) = lane.answer?;
-        Some(asked_at.max(lane.quiet_since))
+        Some(Unanswered {
+            since: asked_at.max(lane.quiet_since),
+            slowest: state.slowest,
+        })
     }
 
     /// Since when more was appended than can be read beyond `position`, by the broker's word of the last two seconds.
@@ -275,6 +319,9 @@ impl Shared {
         if state.assignment != assignment {
             return;
         }
+        if !answers.is_empty() {
+            state.note_answer(asked_at.elapsed());
+        }
         for (partition, position_when_asked) in questions {
             let (Some(lane), Some(&end)) = (state.lanes.get_mut(partition), answers.get(partition))
             else {
@@ -311,6 +358,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_source_is_as_slow_as_its_answers_but_for_one_that_came_after_an_outage() {
+        let ms = Duration::from_millis;
+        let mut state = State::default();
+        let mut slowest = |took: u64| {
+            state.note_answer(ms(took));
+            state.slowest
+        };
+        assert_eq!(slowest(3), ms(0));
+        assert_eq!(slowest(5), ms(3));
+        assert_eq!(slowest(900), ms(5));
+        assert_eq!(slowest(200), ms(200));
+        for _ in 0..ANSWERS {
+            slowest(2);
+        }
+        assert_eq!(slowest(2), ms(2));
+    }
+
+    #[test]
     fn a_lane_is_held_since_the_first_answer_beyond_where_its_reading_ends_and_that_is_said_once() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -318,6 +383,7 @@ mod tests {
             position: 5,
             quiet: true,
             quiet_since: start,
+            told: start,
             answer: None,
             cut_at: None,
             held: None,

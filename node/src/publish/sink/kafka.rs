@@ -42,6 +42,8 @@ const ACQUIRE_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
 const DELIVER_WITHIN: Duration = Duration::from_secs(8);
 const COMMIT_WITHIN: Duration = Duration::from_secs(5);
+/// A handle of our own that was given up is gone by then: whoever fenced this one before was another replica.
+const CALM: Duration = Duration::from_secs(2);
 
 /// Publishes to a topic. Blocking; made for one thread. Not acquired at first.
 pub struct KafkaSink {
@@ -49,7 +51,8 @@ pub struct KafkaSink {
     reader: BaseConsumer<ClientEvents>,
     pool: Pool,
     active: Option<Handle>,
-    pace: Pace,
+    /// When another publisher fenced this one, if it has not published since.
+    fenced: Option<Instant>,
     fenced_at: Option<Instant>,
     offsets: Arc<Offsets>,
     /// Other clusters that write to the frontier topic.
@@ -76,7 +79,7 @@ impl KafkaSink {
             reader,
             pool,
             active: None,
-            pace: Pace::Quick,
+            fenced: None,
             fenced_at: None,
             offsets,
             others: BTreeSet::new(),
@@ -124,6 +127,11 @@ impl KafkaSink {
             ..
         } = &self.config;
         foreign(transactional_id, frontier_topic, other, *cluster)
+    }
+
+    fn pace(&self) -> Pace {
+        let lately = self.fenced.is_some_and(|at| at.elapsed() < CALM);
+        if lately { Pace::Calm } else { Pace::Quick }
     }
 
     /// Whether the sink was acquired and no error has come since. Another may have fenced it meanwhile.
@@ -393,7 +401,7 @@ impl Sink for KafkaSink {
         let handle = fence::fence(
             &self.pool,
             &self.config.transactional_id,
-            self.pace,
+            self.pace(),
             deadline,
         )?;
         self.fenced_at = Some(Instant::now());
@@ -429,7 +437,7 @@ impl Sink for KafkaSink {
         match self.transact(&handle, batch, frontier) {
             Ok(()) => {
                 self.active = Some(handle);
-                self.pace = Pace::Quick;
+                self.fenced = None;
                 Ok(())
             }
             Err(error) => {
@@ -441,7 +449,7 @@ impl Sink for KafkaSink {
                 };
                 handle.retire();
                 if matches!(error, PublishError::Fenced { .. }) {
-                    self.pace = Pace::Calm;
+                    self.fenced = Some(Instant::now());
                 }
                 Err(error)
             }

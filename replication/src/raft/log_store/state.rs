@@ -61,6 +61,16 @@ impl State {
             .map_or(self.next_index(), |cached| cached.entry.log_id.index)
     }
 
+    /// The first entry that is not known to be on this disk; `None`: all are.
+    pub(super) fn first_unwritten(&self) -> Option<u64> {
+        let written = self
+            .cache
+            .partition_point(|cached| cached.sequence <= self.written);
+        self.cache
+            .get(written)
+            .map(|cached| cached.entry.log_id.index)
+    }
+
     pub(super) fn evict(&mut self) {
         while self.cache_bytes > CACHE_BYTES {
             let Some(front) = self.cache.front() else {

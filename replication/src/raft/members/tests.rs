@@ -68,6 +68,7 @@ impl Nodes {
             election_timeout: (Duration::from_millis(250), Duration::from_millis(500)),
             keep_log_entries: 1000,
             forget_learners: Duration::from_secs(3),
+            port: crate::link::PortLimits::default(),
         };
         let dir = self.dir.path().join(number.to_string());
         let start = || Replica::start(config, listener, &dir, Arc::new(NoEngine));
