@@ -1,5 +1,6 @@
 //! The records of one lane that were read and not yet taken in: one writer (the reading thread), one taker.
 
+mod dispute;
 mod ends;
 
 use std::collections::VecDeque;
@@ -17,6 +18,8 @@ use super::lookout::Lookout;
 use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 use crate::threads::lock;
+pub use dispute::Disputed;
+use dispute::{DISPUTED, other_records};
 
 /// Evidence that a lane was at its end counts for so long.
 const FRESH: Duration = Duration::from_millis(1000);
@@ -83,21 +86,6 @@ pub struct CutChoice {
     pub cut: i64,
     /// The fingerprint of all records below it.
     pub fingerprint: u64,
-}
-
-/// A stretch of a lane that was agreed, and read here otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disputed {
-    /// The first offset.
-    pub from: i64,
-    /// One past the last.
-    pub to: i64,
-    /// The fingerprint that was agreed.
-    pub agreed: u64,
-    /// What is read here, as far as it goes up to `to`; `None`: nothing that ends there.
-    pub read: Option<CutChoice>,
-    /// How often it was read, with the same outcome each time.
-    pub times: u32,
 }
 
 /// Why the records of a tick cannot be had.
@@ -338,34 +326,6 @@ impl LaneBuffer {
         Some((state.taken_to, state.fingerprint, state.marks, reason))
     }
 
-    /// The lane goes on from here, whatever was read or agreed beyond. Between two ticks.
-    pub fn go_on_at(&self, offset: i64, fingerprint: u64, marks: Marks) {
-        let mut state = self.lock();
-        state.dispute = None;
-        if (state.taken_to, state.fingerprint) == (offset, fingerprint) {
-            return;
-        }
-        (state.taken_to, state.fingerprint, state.marks) = (offset, fingerprint, marks);
-        state.wanted = offset;
-        state.drop_read(format!(
-            "it goes on at offset {offset}, by an operator's command"
-        ));
-        drop(state);
-        self.room.feed();
-    }
-
-    /// Whether other records were agreed than those in hand.
-    #[must_use]
-    pub fn disputes(&self) -> bool {
-        self.dispute().is_some()
-    }
-
-    /// What is agreed that is read otherwise here.
-    #[must_use]
-    pub fn dispute(&self) -> Option<Disputed> {
-        self.lock().dispute
-    }
-
     /// Whether nothing above `cut` can be read now, on evidence fresh enough.
     #[must_use]
     pub fn is_at_end(&self, cut: i64) -> bool {
@@ -422,17 +382,6 @@ impl LaneBuffer {
     }
 }
 
-const DISPUTED: &str =
-    "other records were agreed than those that are read here; they are read again and again";
-
-/// What is said where this replica read other records than were agreed.
-fn other_records(from: i64, to: i64) -> String {
-    format!(
-        "offsets {from} to {to} hold other records here than were agreed: the lane was truncated, recreated or rewritten, or \
-         read wrongly; it is read again and again, and goes on when it is restored"
-    )
-}
-
 impl State {
     /// Forgets what was read and not taken.
     fn drop_read(&mut self, reason: String) {
@@ -440,19 +389,6 @@ impl State {
         self.delivered_to = self.taken_to;
         self.forget_end();
         self.again = Some(reason);
-    }
-
-    fn disputed(&self, from: i64, to: i64, agreed: u64) -> Disputed {
-        let read = self.cut_up_to(to);
-        let same = |known: &Disputed| (known.from, known.to, known.read) == (from, to, read);
-        let before = self.dispute.filter(same).map_or(0, |known| known.times);
-        Disputed {
-            from,
-            to,
-            agreed,
-            read,
-            times: before.saturating_add(1),
-        }
     }
 
     /// The furthest cut up to `limit` of records in hand.
