@@ -116,9 +116,10 @@ impl World {
         self.faults.push(fault);
         let node = 1 + between(0..self.nodes as u64) as Node;
         let a_while = Duration::from_millis(between(10..2500));
-        match self.trouble_processes(fault, node, a_while).await {
-            true => {}
-            false => self.trouble_surroundings(fault, node, a_while).await,
+        if !self.trouble_processes(fault, node, a_while).await
+            && !self.trouble_states(fault, node, a_while).await
+        {
+            self.trouble_surroundings(fault, node, a_while).await;
         }
     }
 
@@ -179,6 +180,33 @@ impl World {
         set(true);
         self.rest(a_while).await;
         set(false);
+    }
+
+    /// What is done to what processes have in memory; false: it is another kind.
+    async fn trouble_states(&mut self, fault: Fault, node: Node, a_while: Duration) -> bool {
+        match fault {
+            Fault::WrongState => {
+                simulation::take_twice(node);
+                self.rest(a_while).await;
+                if chance(30) {
+                    // Before or after it is found.
+                    self.kill(node);
+                    self.start(node);
+                }
+            }
+            Fault::WrongOfTwo => {
+                let away = 1 + node % self.nodes;
+                self.kill(away);
+                // Whose word is lost is known by then: what is alone is right.
+                self.rest(Duration::from_millis(500)).await;
+                simulation::take_twice(node);
+                self.rest(a_while * 2).await;
+                self.start(away);
+            }
+            _ => return false,
+        }
+        self.until_whole().await;
+        true
     }
 
     /// What is done to networks, disks, clocks, source and sink.
@@ -243,26 +271,6 @@ impl World {
                 self.outside.log.read_wrongly(node, lane, wrong);
                 self.rest(a_while).await;
                 self.outside.log.mend();
-            }
-            Fault::WrongState => {
-                simulation::take_twice(node);
-                self.rest(a_while).await;
-                if chance(30) {
-                    // Before or after it is found.
-                    self.kill(node);
-                    self.start(node);
-                }
-                self.until_whole().await;
-            }
-            Fault::WrongOfTwo => {
-                let away = 1 + node % self.nodes;
-                self.kill(away);
-                // Whose word is lost is known by then: what is alone is right.
-                self.rest(Duration::from_millis(500)).await;
-                simulation::take_twice(node);
-                self.rest(a_while * 2).await;
-                self.start(away);
-                self.until_whole().await;
             }
             Fault::SlowDisks => {
                 (1..=self.nodes).for_each(|node| self.disks[node].set_sync_micros(20_000..200_000));
