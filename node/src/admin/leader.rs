@@ -275,8 +275,7 @@ impl Hand<'_> {
         self.propose(Command::RemovePipeline(command)).await?;
         if self.agreed(|machine| machine.pipeline_named(&name).is_some()) {
             return Err(Refusal::Conflict(format!(
-                "pipeline {name}: its feed is parked, with others on it: decide about the feed first (unisono feeds end), or remove them \
-                 together by applying each with another definition afterwards"
+                "pipeline {name}: its feed is parked, with other pipelines on it: decide about the feed first (unisono feeds end)"
             )));
         }
         self.tell(format!(
