@@ -1,9 +1,9 @@
 //! How well this node does. All here is pure: others bring what was seen, and the clock.
 
-pub mod doubt;
 pub mod fitness;
 pub mod memory;
 pub mod ready;
+pub mod silence;
 pub mod succession;
 
 use std::collections::BTreeMap;

@@ -188,7 +188,7 @@ mod tests {
         check(25, InHand::Nothing, 475);
         check(500, InHand::Nothing, 0);
         check(1, InHand::Backlog, 0);
-        check(3, InHand::Closing, 0);
+        check(4, InHand::Closing, 0);
         assert_eq!(metronome.due_in(None, InHand::Nothing), Duration::ZERO);
         let soonest = metronome.due_in(Some(Duration::ZERO), InHand::Closing);
         assert_eq!(soonest, Duration::from_micros(3_125));

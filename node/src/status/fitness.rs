@@ -17,7 +17,7 @@ use super::{FRESH, peers, writing};
 use crate::core::Core;
 use crate::handover;
 use crate::health::HUNG;
-use crate::lead::Doubts;
+use crate::lead::Silences;
 use crate::threads::lock;
 
 /// How often it is looked whether another one is fitter, and how often the leader looks.
@@ -30,13 +30,13 @@ const HANGS: Duration = Duration::from_millis(300);
 
 /// Gives the lead to a fitter replica when there is one, for as long as the node runs.
 pub async fn watch_fitness(core: Arc<Core>) {
-    let mut doubts = Doubts::open(&core);
+    let mut silences = Silences::open(&core);
     let mut pause = LOOK;
     loop {
         rt::sleep(pause).await;
         let leads = core.replica.view().borrow().is_leader();
         let unfit = match leads {
-            true => Unfit::look(&core, &mut doubts).await,
+            true => Unfit::look(&core, &mut silences).await,
             // Whoever does not lead has nothing to give.
             false => Unfit::default(),
         };
@@ -103,7 +103,7 @@ impl Default for Unfit {
 }
 
 impl Unfit {
-    async fn look(core: &Core, doubts: &mut Doubts) -> Self {
+    async fn look(core: &Core, silences: &mut Silences) -> Self {
         let mut unfit = Self::default();
         if core.replica.pulse().writing.is_some_and(|age| age >= HANGS) {
             unfit.in_doubt = true;
@@ -113,12 +113,12 @@ impl Unfit {
                 return unfit;
             }
         }
-        let doubted = Doubts::of(core);
-        if !doubted.is_empty() {
+        let silent = Silences::of(core);
+        if !silent.is_empty() {
             unfit.in_doubt = true;
-            unfit.proven = doubts.ask(core, &doubted).await;
+            unfit.proven = silences.ask(core, &silent).await;
             if !unfit.proven.is_empty() {
-                unfit.silent = doubted.into_keys().collect();
+                unfit.silent = silent.into_keys().collect();
             }
         }
         unfit

@@ -74,21 +74,59 @@ impl Cluster {
 
     fn run(&mut self) -> Result<()> {
         for node in 1..=self.replicas {
-            let mut options = OpenOptions::new();
-            let log: File = options.create(true).append(true).open(self.log(node))?;
-            let child = Command::new(program())
-                .args(["serve", "--log", "warn", "--config"])
-                .arg(self.dir.path().join(format!("u{node}.toml")))
-                .args(["--parent-pid", &std::process::id().to_string()])
-                .env_remove("UNISONO_LOG")
-                .stdin(Stdio::null())
-                .stdout(log.try_clone()?)
-                .stderr(log)
-                .spawn()
-                .with_context(|| format!("starting {}", program().display()))?;
+            let child = self.spawn(node)?;
             self.children.push(child);
         }
         Ok(())
+    }
+
+    fn spawn(&self, node: u16) -> Result<Child> {
+        let mut options = OpenOptions::new();
+        let log: File = options.create(true).append(true).open(self.log(node))?;
+        Command::new(program())
+            .args(["serve", "--log", "warn", "--config"])
+            .arg(self.dir.path().join(format!("u{node}.toml")))
+            .args(["--parent-pid", &std::process::id().to_string()])
+            .env_remove("UNISONO_LOG")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("starting {}", program().display()))
+    }
+
+    /// Sends a signal, such as `-TERM`, to a replica.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, node: u16, signal: &str) -> Result<()> {
+        let pid = self.process(node);
+        let sent = Command::new("kill").args([signal, &pid]).status()?;
+        ensure!(sent.success(), "replica {node} takes no {signal}");
+        Ok(())
+    }
+
+    /// Starts a replica again, once its process has ended.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn revive(&mut self, node: u16) -> Result<()> {
+        let child = &mut self.children[usize::from(node) - 1];
+        child.wait()?;
+        self.children[usize::from(node) - 1] = self.spawn(node)?;
+        Ok(())
+    }
+
+    /// Who leads, as far as any replica knows that answers.
+    #[must_use]
+    pub fn leader(&self) -> Option<u16> {
+        (1..=self.replicas).find_map(|node| {
+            let answer = get(self.http(node), "/v1/cluster").ok()?;
+            let view: Value = serde_json::from_slice(&answer).ok()?;
+            // Only whoever leads, and can, says so of itself.
+            let leads = view["role"] == "leader" && view["node"] == node;
+            leads.then_some(node)
+        })
     }
 
     fn log(&self, node: u16) -> std::path::PathBuf {

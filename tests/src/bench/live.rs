@@ -15,6 +15,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 use serde_json::Value;
 
+use super::get;
+
 /// Events in a millisecond: 10,000 a second.
 const PER_MS: i64 = 10;
 /// The windows' length in milliseconds.
@@ -221,6 +223,40 @@ impl Reader {
         })
     }
 
+    /// Of a pipeline as a replica serves it, asked every few milliseconds, whether it answers or not.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn of_replica(http: &str, pipeline: &str) -> Result<Self> {
+        let (http, pipeline) = (http.to_owned(), pipeline.to_owned());
+        Self::run(move |stop, rows| {
+            let (mut next, mut incarnation) = (0_u64, None);
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(4));
+                let Some(of) = incarnation else {
+                    incarnation = incarnation_of(&http, &pipeline);
+                    continue;
+                };
+                let path = format!(
+                    "/v1/pipelines/{pipeline}/windows?format=ndjson&limit=1000&cursor=w.{of:x}.{next:x}"
+                );
+                // It may be down, or not know yet that it may serve them.
+                let Ok(body) = get(&http, &path) else {
+                    continue;
+                };
+                for line in body
+                    .split(|&byte| byte == b'\n')
+                    .filter(|line| !line.is_empty())
+                {
+                    let row = SeenRow::parse(line, None)?;
+                    next = row.seq + 1;
+                    lock(rows).push(row);
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// What `body` does on a thread of its own, until it is to stop.
     ///
     /// # Errors
@@ -258,6 +294,13 @@ impl Reader {
             .map_err(|_| anyhow!("the reader panicked"))??;
         Ok(self.rows())
     }
+}
+
+fn incarnation_of(http: &str, pipeline: &str) -> Option<u64> {
+    let answer: Value = serde_json::from_slice(&get(http, "/v1/pipelines").ok()?).ok()?;
+    let mut pipelines = answer["pipelines"].as_array()?.iter();
+    let found = pipelines.find(|one| one["name"] == pipeline)?;
+    found["incarnation"].as_u64()
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {

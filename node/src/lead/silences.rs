@@ -12,17 +12,17 @@ use unisono_replication::rt::{self, Handle};
 use super::{Heard, Lines, Sent};
 use crate::confirm::{FeedQuestion, FeedState, Question};
 use crate::core::Core;
-use crate::health::doubt::Doubt;
+use crate::health::silence::Silence;
 
 /// How long the answers to one question are waited for; later ones count for the next.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// The leader's lines for its doubts.
-pub struct Doubts {
+/// The leader's lines for its silences.
+pub struct Silences {
     lines: Lines,
 }
 
-impl Doubts {
+impl Silences {
     /// Lines to all other replicas, which are connected when there is a doubt.
     pub fn open(core: &Core) -> Self {
         Self {
@@ -31,9 +31,9 @@ impl Doubts {
     }
 
     /// Feeds of which this node has not heard all sources for longer than it is usual.
-    pub fn of(core: &Core) -> BTreeMap<FeedId, Doubt> {
+    pub fn of(core: &Core) -> BTreeMap<FeedId, Silence> {
         let agreed = core.agreed();
-        let mut doubts = BTreeMap::new();
+        let mut silences = BTreeMap::new();
         // One that has stopped reads no more, and its lanes know nothing new.
         let running = agreed.feeds.iter().filter(|(_, feed)| !feed.has_stopped());
         for (&id, feed) in running {
@@ -41,22 +41,26 @@ impl Doubts {
             let unheard = lanes.iter().map(|lane| lane.unheard());
             let doubt = unheard
                 .max()
-                .and_then(|(age, slowest)| Doubt::of(age, slowest, rt::now()));
-            doubts.extend(doubt.map(|doubt| (id, doubt)));
+                .and_then(|(age, slowest)| Silence::of(age, slowest, rt::now()));
+            silences.extend(doubt.map(|doubt| (id, doubt)));
         }
-        doubts
+        silences
     }
 
     /// Who of the others runs all these feeds, and has heard of their sources so much later than this node that it is not
     /// the sources that are slow.
-    pub async fn ask(&mut self, core: &Core, doubts: &BTreeMap<FeedId, Doubt>) -> BTreeSet<u16> {
+    pub async fn ask(
+        &mut self,
+        core: &Core,
+        silences: &BTreeMap<FeedId, Silence>,
+    ) -> BTreeSet<u16> {
         let asked = |&feed: &FeedId| FeedQuestion {
             feed,
             lanes: Vec::new(),
         };
         let sent = Sent {
             question: Arc::new(Question {
-                feeds: doubts.keys().map(asked).collect(),
+                feeds: silences.keys().map(asked).collect(),
                 rows: Vec::new(),
             }),
             index: core.agreed().index,
@@ -72,7 +76,7 @@ impl Doubts {
                 heard = self.lines.next() => heard,
                 () = rt::sleep(left) => break,
             };
-            if is_better(&heard, doubts) {
+            if is_better(&heard, silences) {
                 better.insert(heard.number);
             }
         }
@@ -80,11 +84,11 @@ impl Doubts {
     }
 }
 
-fn is_better(heard: &Heard, doubts: &BTreeMap<FeedId, Doubt>) -> bool {
+fn is_better(heard: &Heard, silences: &BTreeMap<FeedId, Silence>) -> bool {
     let Some(answer) = &heard.answer else {
         return false;
     };
-    doubts.iter().all(|(id, doubt)| {
+    silences.iter().all(|(id, doubt)| {
         let theirs = answer.feeds.iter().find(|theirs| theirs.feed == *id);
         theirs.is_some_and(|theirs| {
             let unheard = Duration::from_millis(theirs.unheard_ms.into());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Quiet lanes are asked for ten times a second; what was not heard of for longer is in doubt.
+/// Quiet lanes are asked for ten times a second; what was not heard of for longer is silent.
 const DOUBTED: Duration = Duration::from_millis(150);
 /// Between two replicas of which both are well, the last word of a source can differ by two questions.
 const APART: Duration = Duration::from_millis(250);
@@ -11,14 +11,14 @@ const PATIENCE: u32 = 3;
 
 /// A source was not heard of for longer than is usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Doubt {
+pub struct Silence {
     since: Instant,
     /// How much later others must have heard of it.
     apart: Duration,
 }
 
-impl Doubt {
-    /// A doubt about a source that was not heard of for `age`, and whose slowest answer of late took so long; `None`: that
+impl Silence {
+    /// The silence of a source that was not heard of for `age`, and whose slowest answer of late took so long; `None`: that
     /// happens.
     #[must_use]
     pub fn of(age: Duration, slowest: Duration, now: Instant) -> Option<Self> {
@@ -48,8 +48,8 @@ mod tests {
 
     fn confirmed(age: u64, slowest: u64, theirs: u64) -> Option<bool> {
         let now = Instant::now() + Duration::from_secs(60);
-        let doubt = Doubt::of(ms(age), ms(slowest), now)?;
-        Some(doubt.is_confirmed(now, ms(theirs)))
+        let silence = Silence::of(ms(age), ms(slowest), now)?;
+        Some(silence.is_confirmed(now, ms(theirs)))
     }
 
     #[test]

@@ -1,0 +1,265 @@
+//! How much later rows come when something happens to the leader: three replicas with default settings, 10,000 events a
+//! second on four partitions of a real broker, windows of 200 ms in ten groups. All rows are compared with what the load must
+//! give.
+//!
+//! *Added*: of each fault, the latest window that was due within a second after it: when its last row could be read, minus
+//! the window's end, minus the median of that where nothing happened. *To the next row*: from the fault to the first row of a
+//! window that ended after it, the wait for that end included.
+//!
+//! `cargo bench -p unisono-tests --bench takeover`; `UNISONO_BENCH_FAULTS` (default 30) is how many there are of each kind,
+//! `UNISONO_BENCH_KINDS` which, separated by commas (kill, kill-and-start, stop, term, transfer), `UNISONO_BENCH_SINK`
+//! `kafka` (default: by transactions to a topic, read by a `read_committed` consumer) or `builtin` (asked of all replicas by
+//! HTTP), `UNISONO_BENCH_PIPELINES` (default 1) how many pipelines there are, of which the first is read.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use unisono_tests::bench::live::{
+    GROUPS, LANES, Load, Reader, SeenRow, Verdict, WINDOW_MS, judge, now_ms, quantile, streams,
+};
+use unisono_tests::bench::{Cluster, Table, get, program, setting};
+use unisono_tests::kafka::TestBroker;
+
+const REPLICAS: u16 = 3;
+const WARM: Duration = Duration::from_secs(8);
+/// So long after a fault rows are looked at.
+const AFTERMATH_MS: f64 = 1_000.0;
+/// From one fault to the next, once all are well: long enough that there are windows that nothing happened to.
+const PAUSE: Duration = Duration::from_millis(2_500);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn main() -> Result<()> {
+    let faults = setting("UNISONO_BENCH_FAULTS", 30)?;
+    let pipelines = usize::try_from(setting("UNISONO_BENCH_PIPELINES", 1)?)?;
+    let kinds = std::env::var("UNISONO_BENCH_KINDS");
+    let kinds = kinds.unwrap_or_else(|_| "kill,kill-and-start,stop,term,transfer".to_owned());
+    let builtin = std::env::var("UNISONO_BENCH_SINK").is_ok_and(|sink| sink == "builtin");
+    println!("program: {}", program().display());
+    let mut table = Table::new(&[
+        "fault",
+        "times",
+        "added ms p50",
+        "p90",
+        "p99",
+        "max",
+        "to the next row ms p50",
+        "p99",
+        "gaps, duplicates, wrong",
+        "median of the undisturbed",
+    ]);
+    for kind in kinds.split(',') {
+        let ran = run(kind, faults, pipelines, builtin)?;
+        let verdict = ran.verdict;
+        let added = |share| format!("{:.0}", quantile(&ran.added, share));
+        let next = |share| format!("{:.0}", quantile(&ran.next, share));
+        table.line(&[
+            kind.to_owned(),
+            ran.added.len().to_string(),
+            added(0.5),
+            added(0.9),
+            added(0.99),
+            added(1.0),
+            next(0.5),
+            next(0.99),
+            format!(
+                "{}, {}, {} of {}",
+                verdict.gaps, verdict.duplicates, verdict.wrong, verdict.rows
+            ),
+            format!("{:.1}", ran.usual),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+struct Ran {
+    added: Vec<f64>,
+    next: Vec<f64>,
+    usual: f64,
+    verdict: Verdict,
+}
+
+/// One kind, on a broker and replicas of its own.
+fn run(kind: &str, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran> {
+    let broker = TestBroker::start()?;
+    let address = broker.address();
+    broker.create_topic("in", LANES)?;
+    broker.create_topic("out", 1)?;
+    broker.create_topic("others", 1)?;
+    broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])?;
+    let mut sections = streams(&address, "in", pipelines);
+    if !builtin {
+        sections = to_topics(&address, &sections);
+    }
+    let mut replicas = Cluster::start(REPLICAS, "", &sections)?;
+    replicas.wait_pipeline("live0", |_| true)?;
+    let readers: Vec<Reader> = match builtin {
+        false => vec![Reader::start(&address, "out")?],
+        true => (1..=REPLICAS)
+            .map(|node| Reader::of_replica(replicas.http(node), "live0"))
+            .collect::<Result<_>>()?,
+    };
+    let load = Load::start(&address, "in")?;
+    std::thread::sleep(WARM);
+    let mut times = Vec::new();
+    for number in 0..faults {
+        wait_ready(&replicas)?;
+        // All phases of windows and ticks.
+        std::thread::sleep(PAUSE + Duration::from_micros(number * 7_919_000 % 997_000));
+        times.push(deal(&mut replicas, kind)?);
+    }
+    wait_ready(&replicas)?;
+    std::thread::sleep(Duration::from_secs(2));
+    let t0_ms = load.t0_ms;
+    load.end()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let copies = readers
+        .into_iter()
+        .map(Reader::end)
+        .collect::<Result<Vec<_>>>()?;
+    let verdict = copies
+        .iter()
+        .map(|rows| judge(rows, t0_ms))
+        .fold(Verdict::default(), add);
+    ensure!(
+        verdict.gaps + verdict.duplicates + verdict.wrong == 0,
+        "{kind}: {verdict:?}"
+    );
+    Ok(measure(&copies, &times, verdict))
+}
+
+/// The first pipeline's rows go to a topic of their own.
+fn to_topics(address: &str, sections: &str) -> String {
+    let sink = |name: &str, topic: &str| {
+        format!(
+            "[[sink]]\nname = {name:?}\nkafka = {{ brokers = {address:?}, topic = {topic:?}, frontier_topic = \"frontiers\", \
+             transactional_id = {name:?} }}\n"
+        )
+    };
+    // One sink for all, as most have it, would mix their rows: the reader takes the first one's.
+    let one = sections.replacen("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n", 1);
+    let (before, rest) = one.split_once("name = \"live0\"").unwrap_or((&one, ""));
+    let rest = rest.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"others\"\n");
+    let others = match rest.contains("others") {
+        true => sink("others", "others"),
+        false => String::new(),
+    };
+    format!(
+        "{}{others}{before}name = \"live0\"{rest}",
+        sink("out", "out")
+    )
+}
+
+fn add(one: Verdict, other: Verdict) -> Verdict {
+    Verdict {
+        gaps: one.gaps + other.gaps,
+        duplicates: one.duplicates + other.duplicates,
+        wrong: one.wrong + other.wrong,
+        rows: one.rows + other.rows,
+    }
+}
+
+/// Does it to the leader; when that was, in milliseconds since 1970.
+fn deal(replicas: &mut Cluster, kind: &str) -> Result<f64> {
+    let leader = replicas.leader().context("nobody leads")?;
+    let at = now_ms();
+    match kind {
+        "kill" => {
+            replicas.signal(leader, "-KILL")?;
+            std::thread::sleep(Duration::from_secs(1));
+            replicas.revive(leader)?;
+        }
+        "kill-and-start" => {
+            replicas.signal(leader, "-KILL")?;
+            replicas.revive(leader)?;
+        }
+        "stop" => {
+            replicas.signal(leader, "-STOP")?;
+            std::thread::sleep(Duration::from_secs(3));
+            replicas.signal(leader, "-CONT")?;
+        }
+        "term" => {
+            replicas.signal(leader, "-TERM")?;
+            replicas.revive(leader)?;
+        }
+        "transfer" => {
+            let done = Command::new(program())
+                .args([
+                    "transfer",
+                    "--url",
+                    &format!("http://{}", replicas.http(leader)),
+                ])
+                .output()?;
+            ensure!(
+                done.status.success(),
+                "{}",
+                String::from_utf8_lossy(&done.stderr)
+            );
+        }
+        other => bail!("no fault {other}"),
+    }
+    Ok(at)
+}
+
+fn wait_ready(replicas: &Cluster) -> Result<()> {
+    let began = Instant::now();
+    let is_ready = |node| get(replicas.http(node), "/readyz").is_ok();
+    while !(1..=REPLICAS).all(is_ready) {
+        ensure!(began.elapsed() < PATIENCE, "not all are ready");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn measure(copies: &[Vec<SeenRow>], times: &[f64], verdict: Verdict) -> Ran {
+    // When the last row of each window could be read, from whomever first.
+    let mut first: BTreeMap<u64, SeenRow> = BTreeMap::new();
+    for row in copies.iter().flatten() {
+        let known = first.entry(row.seq).or_insert(*row);
+        if row.at_ms < known.at_ms {
+            *known = *row;
+        }
+    }
+    let mut windows: BTreeMap<i64, (i64, f64)> = BTreeMap::new();
+    for row in first.values() {
+        let (rows, at) = windows.entry(row.start_ms + WINDOW_MS).or_insert((0, 0.0));
+        (*rows, *at) = (*rows + 1, row.at_ms.max(*at));
+    }
+    windows.retain(|_, (rows, _)| *rows == GROUPS);
+    let late = |(&end, &(_, at)): (&i64, &(i64, f64))| (end as f64, at - end as f64);
+    let windows: Vec<(f64, f64)> = windows.iter().map(late).collect();
+    // The windows whose rows were still on their way when it happened count too.
+    let touched = |at: f64, end: f64| end > at - 100.0 && end < at + AFTERMATH_MS;
+    let disturbed = |end: f64| {
+        times
+            .iter()
+            .any(|&at| end > at - 300.0 && end < at + 3_000.0)
+    };
+    let mut usual: Vec<f64> = windows
+        .iter()
+        .filter(|(end, _)| !disturbed(*end))
+        .map(|(_, late)| *late)
+        .collect();
+    if usual.is_empty() {
+        usual = windows.iter().map(|(_, late)| *late).collect();
+    }
+    let usual = quantile(&usual, 0.5);
+    let worst = |&at: &f64| {
+        let of = windows.iter().filter(|(end, _)| touched(at, *end));
+        of.map(|(_, late)| late - usual).fold(0.0, f64::max)
+    };
+    let next = |&at: &f64| {
+        let later = first
+            .values()
+            .filter(|row| (row.start_ms + WINDOW_MS) as f64 > at);
+        later.map(|row| row.at_ms).fold(f64::INFINITY, f64::min) - at
+    };
+    Ran {
+        added: times.iter().map(worst).collect(),
+        next: times.iter().map(next).collect(),
+        usual,
+        verdict,
+    }
+}
