@@ -12,6 +12,7 @@ use unisono_replication::rt;
 
 use crate::core::{Authority, Core};
 use crate::disputed::{FoundTick, Wanted, find};
+use crate::handover::hand_over;
 use crate::health::TakenOtherwise;
 use crate::status;
 
@@ -99,7 +100,7 @@ impl Holding {
             ?nodes,
             "others read otherwise what this node has taken in: one of them is to lead"
         );
-        if let Err(error) = core.replica.hand_over_to(nodes).await {
+        if let Err(error) = hand_over(core, nodes).await {
             tracing::warn!(%error, "no hand-over");
         }
     }

@@ -10,6 +10,7 @@ use unisono_replication::rt;
 
 use crate::core::{Authority, Core};
 use crate::disputed::stands_at;
+use crate::handover::hand_over;
 use crate::health::Condition;
 use crate::status;
 
@@ -60,6 +61,9 @@ impl Parking {
             .retain(|id, _| feeds.iter().any(|(it, _)| it == id));
         for (id, feed) in feeds {
             if told.len() < voters.len() || !self.stands_still(id, &feed, &told, rt::now()) {
+                continue;
+            }
+            if is_unsaved(id, &feed, &told) {
                 continue;
             }
             let Some((node, state)) = furthest(id, &feed, &told) else {
@@ -124,10 +128,21 @@ impl Parking {
             node,
             "it has the state that a feed is to be parked at: it is to lead"
         );
-        if let Err(error) = core.replica.hand_over_to(&[node]).await {
+        if let Err(error) = hand_over(core, &[node]).await {
             tracing::warn!(%error, "no hand-over");
         }
     }
+}
+
+/// Whether somebody has taken in the tick in dispute and has yet to save that: only from such a state can it be accepted, and what
+/// is parked needs no log.
+fn is_unsaved(id: FeedId, feed: &machine::Feed, told: &Told) -> bool {
+    let Some(held) = &feed.held else {
+        return false;
+    };
+    let is_beyond = |at: Option<&u64>| at.is_some_and(|&at| at >= held.tick);
+    told.values()
+        .any(|told| is_beyond(told.taken.get(&id.0)) && !is_beyond(told.saved.get(&id.0)))
 }
 
 /// Who has the furthest state of the feed that counts, and where that stands; the least number, where several have it.
@@ -213,7 +228,10 @@ mod tests {
             parked: None,
         });
         assert_eq!(furthest(FEED, &feed, &told), Some((2, 35)));
-        feed.bound = 36;
+        assert!(is_unsaved(FEED, &feed, &told));
+        let told = self::told(&[(1, 39, 30, false), (2, 41, 45, false), (3, 49, 49, false)]);
+        assert!(!is_unsaved(FEED, &feed, &told));
+        feed.bound = 50;
         assert_eq!(furthest(FEED, &feed, &told), None);
     }
 }

@@ -67,7 +67,7 @@ impl Load {
         let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("enable.idempotence", "true")
-            .set("linger.ms", "0")
+            .set("linger.ms", "1")
             .create()?;
         let t0_ms = (now_ms() as i64 / 1000 + 2) * 1000;
         let (stop, worst) = (Arc::new(AtomicBool::new(false)), Arc::default());
