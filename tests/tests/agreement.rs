@@ -5,6 +5,8 @@
 mod budget;
 #[path = "agreement/commands.rs"]
 mod commands;
+#[path = "agreement/leads.rs"]
+mod leads;
 #[path = "agreement/members.rs"]
 mod members;
 #[path = "agreement/refused.rs"]

@@ -30,6 +30,8 @@ async fn every_command_reaches_the_node_as_it_was_given() {
         Order::PausePipeline("p".into()),
         Order::ResumePipeline("p".into()),
         Order::RemoveMember(3),
+        Order::Transfer(None),
+        Order::Transfer(Some(2)),
         Order::HoldFeed("a+b#7".into()),
         Order::AcceptTicks("a+b#7".into()),
         Order::EndTicks("7".into(), end),
@@ -74,6 +76,8 @@ async fn a_command_is_json_and_posted_or_it_is_none() {
         ("members/x/remove", json, "{}", 400),
         ("apply", json, "{\"pipeline\":[]}", 400),
         ("apply", "application/x-www-form-urlencoded", "{}", 400),
+        ("transfer", json, "{\"to\":\"two\"}", 400),
+        ("drain", json, "{}", 400),
     ] {
         let request = http.post(url(path)).header("content-type", kind);
         let answer = request.body(body).send().await.unwrap();
