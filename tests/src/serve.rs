@@ -38,6 +38,27 @@ pub fn event(second: i64, group: &str) -> String {
     format!("{{\"t\":{t},\"g\":\"{group}\"}}\n")
 }
 
+/// The drills' pipeline: events and their sum, in windows of a second, of the files in `input` of each replica's own folder.
+#[must_use]
+pub fn sums_of_own_folder(max_future: &str, idle: &str) -> String {
+    format!(
+        r#"[[source]]
+name = "events"
+files = {{ dir = "/proc/self/cwd/input", pattern = "*.ndjson" }}
+[[pipeline]]
+name = "{}"
+sources = ["events"]
+sink = "builtin"
+time = {{ field = "at", format = "ms" }}
+max_future = "{max_future}"
+window = {{ size = "1s" }}
+close = {{ lag = "0s", idle = "{idle}" }}
+values = {{ events = "count()", total = "sum(v)" }}
+"#,
+        unisono_chaos::order::PIPELINE
+    )
+}
+
 /// The addresses of a cluster's replicas.
 #[derive(Clone, Debug)]
 pub struct Addresses {

@@ -17,6 +17,7 @@ use serde_json::Value;
 use unisono_chaos::cluster::{Cluster, Setup};
 use unisono_chaos::http;
 use unisono_chaos::order::PIPELINE;
+use unisono_tests::serve::sums_of_own_folder;
 use unisono_tests::unisono_binary;
 
 /// Far more than anything here takes.
@@ -69,7 +70,7 @@ impl Apart {
             dir: dir.path().to_owned(),
             nodes: 3,
             checkpoint_interval: checkpoints.map(str::to_owned),
-            streams: format!("{}{more}", streams()),
+            streams: format!("{}{more}", sums_of_own_folder("1h", "1h")),
             pipeline: PIPELINE.to_owned(),
         };
         let mut cluster = Cluster::start_setup(&setup)?;
@@ -264,24 +265,6 @@ impl Apart {
         ensure!(output.status.success(), "{arguments:?}: {text}{error}");
         Ok(text)
     }
-}
-
-fn streams() -> String {
-    format!(
-        r#"[[source]]
-name = "events"
-files = {{ dir = "/proc/self/cwd/input", pattern = "*.ndjson" }}
-[[pipeline]]
-name = "{PIPELINE}"
-sources = ["events"]
-sink = "builtin"
-time = {{ field = "at", format = "ms" }}
-max_future = "1h"
-window = {{ size = "1s" }}
-close = {{ lag = "0s", idle = "1h" }}
-values = {{ events = "count()", total = "sum(v)" }}
-"#
-    )
 }
 
 fn is_wrong(row: &Value) -> bool {

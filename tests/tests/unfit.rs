@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use unisono_chaos::cluster::{Cluster, Setup};
 use unisono_chaos::http::{self, RowReader};
 use unisono_chaos::order::PIPELINE;
+use unisono_tests::serve::sums_of_own_folder;
 use unisono_tests::unisono_binary;
 
 /// Far more than anything here takes.
@@ -47,7 +48,7 @@ impl Apart {
             dir: dir.path().to_owned(),
             nodes: 3,
             checkpoint_interval: checkpoint_interval.map(str::to_owned),
-            streams: streams(max_future, idle),
+            streams: sums_of_own_folder(max_future, idle),
             pipeline: PIPELINE.to_owned(),
         };
         let mut cluster = Cluster::start_setup(&setup)?;
@@ -173,24 +174,6 @@ fn now_s() -> Result<u64> {
 
 fn folder(dir: &Path, number: u16) -> PathBuf {
     dir.join(format!("unisono-{number}/input"))
-}
-
-fn streams(max_future: &str, idle: &str) -> String {
-    format!(
-        r#"[[source]]
-name = "events"
-files = {{ dir = "/proc/self/cwd/input", pattern = "*.ndjson" }}
-[[pipeline]]
-name = "{PIPELINE}"
-sources = ["events"]
-sink = "builtin"
-time = {{ field = "at", format = "ms" }}
-max_future = "{max_future}"
-window = {{ size = "1s" }}
-close = {{ lag = "0s", idle = "{idle}" }}
-values = {{ events = "count()", total = "sum(v)" }}
-"#
-    )
 }
 
 /// All rows are those of ten events of value 1 each, or of none at all, without a gap.
