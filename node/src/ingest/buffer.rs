@@ -19,7 +19,7 @@ use super::read_ahead::{HeldBlock, LaneRoom};
 use crate::source::Block;
 use crate::threads::lock;
 pub use dispute::Disputed;
-use dispute::{DISPUTED, other_records};
+use dispute::other_records;
 
 /// Evidence that a lane was at its end counts for so long.
 const FRESH: Duration = Duration::from_millis(1000);
@@ -268,7 +268,7 @@ impl LaneBuffer {
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         let state = self.lock();
-        let disputed = || state.dispute.is_some().then(|| DISPUTED.to_owned());
+        let disputed = || state.dispute.map(|it| other_records(it.from, it.to));
         state.fault.clone().or_else(disputed)
     }
 

@@ -19,9 +19,6 @@ pub struct Disputed {
     pub times: u32,
 }
 
-pub(super) const DISPUTED: &str =
-    "other records were agreed than those that are read here; they are read again and again";
-
 /// What is said where this replica read other records than were agreed.
 pub(super) fn other_records(from: i64, to: i64) -> String {
     format!(

@@ -97,7 +97,13 @@ fn other_records_under_the_same_offsets_are_dropped_and_read_again() {
     buffer.take(0, 1, fingerprints[0]).unwrap();
     let other = buffer.take(1, 3, fingerprints[2] ^ 1);
     assert_eq!(other.unwrap_err(), TakeError::NotYet);
-    assert!(buffer.disputes() && buffer.fault().is_some());
+    assert!(buffer.disputes());
+    // The same words before and while it is read again: whoever looks in between sees no other reason.
+    let fault = buffer.fault().unwrap();
+    assert!(
+        fault.contains("offsets 1 to 3 hold other records"),
+        "{fault}"
+    );
     assert_eq!(buffer.level(), (0, 1));
     // What the reader had under way does not follow on what is here.
     let mut late = Block::default();
