@@ -37,8 +37,9 @@ const AT_LEAST: Duration = Duration::from_millis(500);
 const BACKLOG_BYTES: usize = 1 << 20;
 /// The timers count whole milliseconds and fire late: what is due so soon is due now.
 const EARLY: Duration = Duration::from_millis(1);
-/// What other replicas' clocks say counts so long.
-const CLOCKS_FRESH: Duration = Duration::from_secs(5);
+/// What another replica's clock said, and this node's monotonic time has run since, counts so long: while one is restarted,
+/// two clocks alone could not tell which of them is wrong.
+const CLOCKS_FRESH: Duration = Duration::from_secs(600);
 /// How often sources are looked at for new lanes; they are asked less often themselves.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 /// How long after a failed proposal the next one is made.

@@ -120,6 +120,16 @@ impl Look {
         !doubted && self.0.results.streams().iter().all(whole)
     }
 
+    /// How many rows of all streams were computed here.
+    #[must_use]
+    pub fn computed_rows(&self) -> u64 {
+        let streams = self.0.results.streams();
+        streams
+            .into_iter()
+            .map(|stream| self.computed(stream))
+            .sum()
+    }
+
     /// How many rows of a stream were computed here.
     #[must_use]
     pub fn computed(&self, stream: StreamId) -> u64 {

@@ -12,13 +12,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use unisono_tests::simulation::{Fault, Ran, run};
+use unisono_tests::simulation::{Fault, Ran, TELLS, run};
 
 fn main() -> Result<()> {
     let text = std::env::var("UNISONO_SEEDS").unwrap_or_else(|_| "0..1000".to_owned());
     let kinds = kinds()?;
     if let Ok(seed) = text.parse() {
         unisono::telemetry::init(None)?;
+        TELLS.store(true, Ordering::Relaxed);
         println!("{:?}", run(seed, kinds));
         return Ok(());
     }

@@ -8,6 +8,7 @@ mod check;
 mod faults;
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -56,6 +57,9 @@ pub struct Ran {
     /// The faults that were made.
     pub faults: Vec<Fault>,
 }
+
+/// Each fault is told when it is made: for who looks at one seed.
+pub static TELLS: AtomicBool = AtomicBool::new(false);
 
 /// Runs one seed.
 ///

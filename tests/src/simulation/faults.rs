@@ -1,14 +1,15 @@
 //! What is done to the clusters.
 
 use std::ops::{Range, RangeInclusive};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use unisono::simulation::{self, Look, Seen, Wrong};
 use unisono_replication::rt::simulated::{self, Node, between, chance};
-use unisono_replication::rt::sleep;
+use unisono_replication::rt::{self, sleep};
 
-use super::{LANES, WINDOW, World};
+use super::{LANES, TELLS, WINDOW, World};
 
 /// How long an operator waits for an answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
@@ -16,6 +17,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 const AIM: Duration = Duration::from_secs(3);
 /// What is wrong in a state is in a row within so long.
 const SHOWS: Duration = Duration::from_secs(3);
+/// So many rows come at once, or nearly: one that lacks no more keeps up.
+const WINDOW_OF_ROWS: u64 = 8;
 /// A replica that was wrong is right again within so long.
 const WHOLE: Duration = Duration::from_secs(40);
 
@@ -48,6 +51,8 @@ pub enum Fault {
     HungDisk,
     /// A clock is set.
     Clock,
+    /// A clock is set while another node is away for longer: of two clocks alone nobody could tell which is wrong.
+    ClockOfTwo,
     /// A node reads one record wrongly.
     WrongRecord,
     /// A node comes back with an empty disk.
@@ -87,6 +92,7 @@ impl Fault {
         Self::SlowDisk,
         Self::HungDisk,
         Self::Clock,
+        Self::ClockOfTwo,
         Self::WrongRecord,
         Self::Wipe,
         Self::WrongState,
@@ -107,6 +113,7 @@ impl World {
             Fault::WrongState,
             Fault::WrongOfTwo,
             Fault::WrongAlone,
+            Fault::ClockOfTwo,
             Fault::Wipe,
             Fault::WipeAndKill,
         ];
@@ -116,6 +123,10 @@ impl World {
         self.faults.push(fault);
         let node = 1 + between(0..self.nodes as u64) as Node;
         let a_while = Duration::from_millis(between(10..2500));
+        if TELLS.load(Ordering::Relaxed) {
+            let (now, wall) = (simulated::elapsed(), rt::wall().as_millis());
+            println!("{now:?} ({wall}): {fault:?}, node {node}, {a_while:?}");
+        }
         if !self.trouble_processes(fault, node, a_while).await
             && !self.trouble_states(fault, node, a_while).await
         {
@@ -265,6 +276,16 @@ impl World {
                     simulated::set_wall(node, 0);
                 }
             }
+            Fault::ClockOfTwo => {
+                (1..=self.nodes).for_each(|node| simulated::set_wall(node, 0));
+                self.rest(Duration::from_millis(500)).await;
+                let away = 1 + node % self.nodes;
+                self.kill(away);
+                simulated::set_wall(node, between(0..20_000) as i64 - 10_000);
+                self.rest(Duration::from_secs(4) + a_while * 2).await;
+                simulated::set_wall(node, 0);
+                self.start(away);
+            }
             Fault::WrongRecord => {
                 let lane = between(0..LANES as u64) as usize;
                 let wrong = Wrong(b"{\"t\":0,\"g\":9,\"v\":7}".to_vec());
@@ -387,8 +408,12 @@ impl World {
             let looks = self.seen[1..].iter().filter_map(Seen::look);
             let looks: Vec<_> = looks.collect();
             let records = self.outside.log.len() as i64;
+            let rows = looks.iter().map(Look::computed_rows).max().unwrap_or(0);
             let is_well = |look: &Look| {
-                look.voters() == (self.nodes, false) && look.agreed_records() + 20 >= records
+                look.voters() == (self.nodes, false)
+                    && look.agreed_records() + 20 >= records
+                    // What is agreed it must read as well: lanes rest after an outage.
+                    && look.computed_rows() + WINDOW_OF_ROWS >= rows
             };
             well = match looks.len() == self.nodes && looks.iter().all(is_well) {
                 true => well + 1,
