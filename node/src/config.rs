@@ -18,7 +18,8 @@ mod units;
 
 pub use cluster::{ClusterSettings, NodeSettings, ResultsSettings};
 pub use endpoint::{
-    FilesSource, KafkaSink, KafkaSource, SinkConfig, SinkKind, SourceConfig, SourceKind, StartAt,
+    FilesSource, KafkaReader, KafkaSink, KafkaSource, SinkConfig, SinkKind, SourceConfig,
+    SourceKind, StartAt,
 };
 pub use glob::matches_pattern;
 pub use kind::FileKind;

@@ -1,11 +1,13 @@
 //! All that speaks with Kafka, but for publishing: what clients are told, and the reader of topics. It knows nothing of
 //! lanes, blocks or ticks.
 
+mod answers;
 mod batch;
 mod client;
 pub(crate) mod context;
 mod describe;
 pub mod properties;
+pub mod reader;
 pub mod source;
 
 mod wait;

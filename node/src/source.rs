@@ -18,7 +18,7 @@ use unisono_replication::machine::{self, Marks};
 pub use block::{Block, HEAD_BYTES, Head, RawRecord};
 pub use survey::{Found, FoundLane, KnownLane, SourceSurvey, survey};
 
-use crate::config::{SourceConfig, SourceKind};
+use crate::config::{KafkaReader, SourceConfig, SourceKind};
 pub use crate::kafka::source::Unanswered;
 use crate::signal::Signal;
 
@@ -182,10 +182,12 @@ pub fn open(
         return Ok(simulated::open(signal));
     }
     match &config.kind {
-        SourceKind::Kafka(config) => {
-            let reader = kafka::KafkaReader::connect(config, share, signal)?;
-            Ok(Box::new(reader))
-        }
+        SourceKind::Kafka(config) => Ok(match config.reader {
+            KafkaReader::Direct => Box::new(kafka::DirectReader::connect(config, share, signal)?),
+            KafkaReader::Librdkafka => {
+                Box::new(kafka::ClientReader::connect(config, share, signal)?)
+            }
+        }),
         SourceKind::Files(config) => Ok(Box::new(files::FilesReader::new(config.clone()))),
     }
 }

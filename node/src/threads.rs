@@ -110,6 +110,10 @@ roles! {
         "one a Kafka source: asks the brokers for the ends of the partitions";
         blocks on "a broker's answer";
         panic: "as for fetch".
+    KafkaRead Thread "kafka-read":
+        "one a Kafka source: its connections, what they fetch, where partitions are led";
+        blocks on "nothing but its connections, all at once";
+        panic: "as for fetch".
     Sink Thread "sink":
         "one a sink: fences, reads the frontier back, publishes while this node leads";
         blocks on "the sink, the quorum's answer, the disk of the results log";

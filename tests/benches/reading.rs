@@ -14,7 +14,7 @@ use rdkafka::bindings as native;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
-use unisono::config::{KafkaSource, Properties, SourceConfig, SourceKind, StartAt};
+use unisono::config::{KafkaReader, KafkaSource, Properties, SourceConfig, SourceKind, StartAt};
 use unisono::ingest::{LaneBuffer, ReadAhead, SourceFetcher};
 use unisono::source::{self, Block, LaneTrail};
 use unisono_tests::kafka::TestBroker;
@@ -126,6 +126,7 @@ fn config(broker: &TestBroker) -> SourceConfig {
             brokers: broker.address(),
             topic: "reading".to_owned(),
             start: StartAt::Earliest,
+            reader: KafkaReader::Librdkafka,
             properties: Properties::default(),
         }),
     }

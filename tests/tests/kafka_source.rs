@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unisono::config::{self, Properties, SourceConfig, SourceKind, StartAt};
+use unisono::config::{self, KafkaReader, Properties, SourceConfig, SourceKind, StartAt};
 use unisono::kafka::source::{KafkaSource, KafkaSourceConfig, KafkaSourceError, KafkaTopic};
 use unisono::source::{self, Block, LaneTrail};
 use unisono_tests::kafka::{Outcome, TestBroker};
@@ -138,6 +138,7 @@ fn a_block_is_bounded_by_what_its_records_weigh() {
         brokers: broker.address(),
         topic,
         start: StartAt::Earliest,
+        reader: KafkaReader::Librdkafka,
         properties,
     });
     let name = "bytes".to_owned();

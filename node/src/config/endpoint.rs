@@ -10,7 +10,8 @@ use toml::{Table, Value};
 use super::name::check_name;
 use super::properties::Properties;
 use super::section::Section;
-use crate::kafka::properties::{fixed_for_sinks, fixed_for_sources};
+use crate::kafka::properties::{fixed_for_sinks, fixed_for_sources, is_fixed};
+use crate::kafka::reader;
 
 /// A stream of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +40,19 @@ pub struct KafkaSource {
     pub topic: String,
     /// Where reading begins.
     pub start: StartAt,
+    /// Who reads it here: each node may do as it likes, for the records are the same.
+    pub reader: KafkaReader,
     /// For the client; without those that Unisono fixes.
     pub properties: Properties,
+}
+
+/// What reads a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KafkaReader {
+    /// Kafka's protocol, spoken by this process itself.
+    Direct,
+    /// The C library.
+    Librdkafka,
 }
 
 /// Where the first replica starts in a partition that existed before the pipeline.
@@ -162,12 +174,27 @@ fn read_kafka_source(mut section: Section<'_>) -> Option<KafkaSource> {
             StartAt::Earliest
         }
     };
-    let properties = read_properties(&mut section, fixed_for_sources);
+    let reader = match section.string("reader").as_deref() {
+        None | Some("direct") => KafkaReader::Direct,
+        Some("librdkafka") => KafkaReader::Librdkafka,
+        Some(other) => {
+            section.problem(
+                "reader",
+                format!("\"{other}\" is neither direct nor librdkafka"),
+            );
+            KafkaReader::Direct
+        }
+    };
+    let properties = read_properties(&mut section, |name, value| match reader {
+        KafkaReader::Direct => reader::refusal(name, value),
+        KafkaReader::Librdkafka => fixed_for_sources(name).map(is_fixed),
+    });
     section.finish();
     Some(KafkaSource {
         brokers: brokers?,
         topic: topic?,
         start,
+        reader,
         properties,
     })
 }
@@ -207,7 +234,7 @@ fn read_kafka_sink(mut section: Section<'_>, sink: &str) -> Option<KafkaSink> {
     if topic.as_ref() == Some(&frontier_topic) || dead_letters.as_ref() == Some(&frontier_topic) {
         section.problem("frontier_topic", "must be a topic of its own");
     }
-    let properties = read_properties(&mut section, fixed_for_sinks);
+    let properties = read_properties(&mut section, |name, _| fixed_for_sinks(name).map(is_fixed));
     section.finish();
     Some(KafkaSink {
         brokers: brokers?,
@@ -239,7 +266,10 @@ fn read_topic(section: &mut Section<'_>, key: &'static str, required: bool) -> O
     })
 }
 
-fn read_properties(section: &mut Section<'_>, fixed: fn(&str) -> Option<String>) -> Properties {
+fn read_properties(
+    section: &mut Section<'_>,
+    refusal: impl Fn(&str, &str) -> Option<String>,
+) -> Properties {
     let Some(table) = section.table("properties") else {
         return Properties::default();
     };
@@ -247,10 +277,6 @@ fn read_properties(section: &mut Section<'_>, fixed: fn(&str) -> Option<String>)
     let table: Table = section.take_all();
     let mut entries = std::collections::BTreeMap::new();
     for (name, value) in table {
-        if let Some(reason) = fixed(&name) {
-            section.problem(&name, format!("is fixed ({reason}); remove it"));
-            continue;
-        }
         let text = match value {
             Value::String(text) => text,
             Value::Integer(number) => number.to_string(),
@@ -263,7 +289,10 @@ fn read_properties(section: &mut Section<'_>, fixed: fn(&str) -> Option<String>)
                 continue;
             }
         };
-        entries.insert(name, text);
+        match refusal(&name, &text) {
+            Some(reason) => section.problem(&name, reason),
+            None => _ = entries.insert(name, text),
+        }
     }
     section.finish();
     Properties::new(entries)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 
-use super::properties::{Role, fixed_for_sinks, fixed_for_sources};
+use super::properties::{Role, fixed_for_sinks, fixed_for_sources, is_fixed};
 
 /// A property that cannot be used, and why.
 pub(crate) struct Refused {
@@ -35,7 +35,7 @@ pub(crate) fn client(
         if let Some(reason) = fixed {
             return Err(Refused {
                 name: name.clone(),
-                reason: format!("is fixed ({reason}); remove it"),
+                reason: is_fixed(reason),
             });
         }
         config.set(name, value);

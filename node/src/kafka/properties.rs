@@ -203,6 +203,12 @@ pub fn fixed_for_sinks(name: &str) -> Option<String> {
     reason(SINKS, name)
 }
 
+/// For people: what to do about a property that is fixed for that reason.
+#[must_use]
+pub fn is_fixed(reason: String) -> String {
+    format!("is fixed ({reason}); remove it")
+}
+
 fn reason(roles: &[Role], name: &str) -> Option<String> {
     let mut fixed = roles.iter().flat_map(|role| role.fixed());
     fixed.find(|fixed| fixed.name == name).map(Fixed::reason)

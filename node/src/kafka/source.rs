@@ -117,19 +117,7 @@ impl KafkaSource {
     /// A difference between the topic that is read and an agreed one, as an error.
     #[must_use]
     pub fn refuse(&self, found: &TopicIdentity, difference: Difference) -> KafkaSourceError {
-        let topic = self.config.topic.clone();
-        match difference {
-            Difference::Cluster { agreed } => KafkaSourceError::OtherCluster {
-                topic,
-                brokers: self.config.brokers.clone(),
-                agreed,
-                found: found.cluster.clone(),
-            },
-            Difference::Topic { agreed } => KafkaSourceError::TopicRecreated {
-                topic,
-                change: format!("id from {agreed} to {}", found.topic),
-            },
-        }
+        found.refused(&self.config, difference)
     }
 
     /// Reads these partitions, each from its offset on, and no others: also to go back. What was read ahead is given up;

@@ -1,5 +1,7 @@
 //! Consecutive records of one lane, as they were read: the seam between those who read and those who decode.
 
+use std::ops::Range;
+
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// One record as it was read.
@@ -77,6 +79,28 @@ impl Block {
             start: narrow(start),
             len,
         });
+    }
+
+    /// Adds the lane's next records, whose payloads lie among bytes that `add` appends; it tells of each its place there. Gives
+    /// what `add` gives; after an error nothing is added.
+    ///
+    /// # Panics
+    /// As [`Self::push`].
+    ///
+    /// # Errors
+    /// Those of `add`.
+    pub fn append_with<T, E>(
+        &mut self,
+        add: impl FnOnce(&mut Vec<u8>, &mut Heads<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (bytes, heads) = (self.bytes.len(), self.heads.len());
+        let added = add(&mut self.bytes, &mut Heads(&mut self.heads));
+        narrow(self.bytes.len());
+        if added.is_err() {
+            self.bytes.truncate(bytes);
+            self.heads.truncate(heads);
+        }
+        added
     }
 
     /// Computes the fingerprints of all records, after that of the record before the first; gives that of the last.
@@ -195,6 +219,38 @@ impl Block {
     }
 }
 
+/// Takes in where records stand.
+pub struct Heads<'a>(&'a mut Vec<Head>);
+
+impl Heads<'_> {
+    /// The next record, whose payload lies there among the block's bytes; `None`: a tombstone.
+    ///
+    /// # Panics
+    /// As [`Block::push`].
+    #[inline]
+    pub fn push(
+        &mut self,
+        offset: i64,
+        next: i64,
+        append_time_ms: Option<i64>,
+        payload: Option<Range<usize>>,
+    ) {
+        // A tombstone lies where the record before it ends.
+        let end = self.0.last().map_or(0, |last| narrow(last.end()));
+        let (start, len) = payload.map_or((end, TOMBSTONE), |range| {
+            (narrow(range.start), narrow(range.len()))
+        });
+        self.0.push(Head {
+            offset,
+            next,
+            append_time_ms: append_time_ms.unwrap_or(UNKNOWN_TIME),
+            fingerprint: 0,
+            start,
+            len,
+        });
+    }
+}
+
 fn narrow(position: usize) -> u32 {
     assert!(position <= MOST_BYTES, "a block of gigabytes");
     // It fits, by the line above.
@@ -263,6 +319,45 @@ mod tests {
         assert_eq!(block.byte_len(), 6);
         block.clear();
         assert_eq!((block.len(), block.memory()), (0, memory));
+    }
+
+    #[test]
+    fn records_that_lie_among_other_bytes_are_the_same() {
+        let mut plain = one(7, Some(5), Some(b"first"));
+        plain.push(9, 10, None, None);
+        plain.push(10, 11, None, Some(b"third"));
+        let mut block = Block::default();
+        let added: Result<usize, ()> = block.append_with(|bytes, heads| {
+            bytes.extend_from_slice(b"..first..k.third..");
+            heads.push(7, 8, Some(5), Some(2..7));
+            heads.push(9, 10, None, None);
+            heads.push(10, 11, None, Some(11..16));
+            Ok(3)
+        });
+        assert_eq!(added, Ok(3));
+        assert!(block.records().eq(plain.records()));
+        assert_eq!(block.seal(1), plain.seal(1));
+        let refused = block.append_with(|bytes, heads| {
+            bytes.extend_from_slice(b"more");
+            heads.push(11, 12, None, Some(18..22));
+            Err::<(), _>("damaged")
+        });
+        assert_eq!(
+            (refused, block.len(), block.byte_len()),
+            (Err("damaged"), 3, 18)
+        );
+        // What is left of it when the first ones are gone.
+        block.skip(2);
+        assert_eq!(
+            block
+                .records()
+                .map(|record| record.payload)
+                .collect::<Vec<_>>(),
+            [Some(&b"third"[..])]
+        );
+        let mut more = one(11, None, Some(b"x"));
+        more.append(&block);
+        assert_eq!(more.record(1).payload, Some(&b"third"[..]));
     }
 
     #[test]

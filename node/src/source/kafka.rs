@@ -1,10 +1,12 @@
-//! A topic as a source: a lane for each partition.
+//! A topic as a source: a lane for each partition. Here as librdkafka reads it.
 
+mod direct;
 mod survey;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(super) use direct::DirectReader;
 pub(super) use survey::KafkaSurvey;
 
 use super::{Block, HEAD_BYTES, LaneTrail, SourceError, SourceReader, Unanswered};
@@ -24,7 +26,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// No bound of its own.
 const LONG: Duration = Duration::from_secs(3600);
 
-pub(super) struct KafkaReader {
+pub(super) struct ClientReader {
     source: KafkaSource,
     lanes: Vec<Option<OpenLane>>,
     /// It is known for good which topic is read.
@@ -55,7 +57,7 @@ fn told(config: &config::KafkaSource, share: usize) -> KafkaSourceConfig {
     }
 }
 
-impl KafkaReader {
+impl ClientReader {
     pub(super) fn connect(
         config: &config::KafkaSource,
         share: usize,
@@ -118,7 +120,7 @@ impl KafkaReader {
     }
 }
 
-impl SourceReader for KafkaReader {
+impl SourceReader for ClientReader {
     fn open(&mut self, trail: &LaneTrail, _names: &[&str]) -> Result<usize, SourceError> {
         self.lanes.push(Some(OpenLane {
             partition: partition(&trail.name)?,

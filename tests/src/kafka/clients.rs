@@ -49,7 +49,9 @@ fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
 }
 
 impl TestBroker {
-    fn config(&self) -> ClientConfig {
+    /// What every client is told.
+    #[must_use]
+    pub fn config(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.address());
         config

@@ -4,7 +4,7 @@
 //! librdkafka says once that a lane is at its end and then nothing, as long as nothing comes: silence after it looks the
 //! same whether there is nothing or the broker is gone. Only an answer that is fresh tells the two apart.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use unisono_replication::rt::Condvar;
 
+use crate::kafka::answers::Answers;
 use crate::kafka::context::ClientEvents;
 use crate::signal::Signal;
 use crate::threads::{lock, wait_timeout_while, wait_while};
@@ -24,8 +25,6 @@ const ALL: Duration = Duration::from_secs(1);
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// So many answers are remembered: those of five seconds, where a lane is quiet.
-const ANSWERS: usize = 50;
 /// A lane that was looked at so lately has been silent since then, not only since it is known.
 const LOOKED_AT: Duration = Duration::from_millis(150);
 /// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
@@ -62,10 +61,7 @@ struct State {
     assignment: u64,
     /// When all lanes were asked for.
     asked_all: Option<Instant>,
-    /// How long the last answers took, the newest last.
-    took: VecDeque<Duration>,
-    /// How long the slowest of them took.
-    slowest: Duration,
+    answers: Answers,
     stopped: bool,
 }
 
@@ -89,25 +85,6 @@ struct Held {
     position: i64,
     since: Instant,
     told: bool,
-}
-
-impl State {
-    /// One answer that is slower than all others came when an outage was over: it says nothing of how slow the source is.
-    fn note_answer(&mut self, took: Duration) {
-        self.took.push_back(took);
-        if self.took.len() > ANSWERS {
-            self.took.pop_front();
-        }
-        let mut most = [Duration::ZERO; 2];
-        for &took in &self.took {
-            if took > most[0] {
-                most = [took, most[0]];
-            } else {
-                most[1] = most[1].max(took);
-            }
-        }
-        self.slowest = most[1];
-    }
 }
 
 impl Shared {
@@ -224,7 +201,7 @@ impl Evidence {
         let (_, asked_at) = lane.answer?;
         Some(Unanswered {
             since: asked_at.max(lane.quiet_since),
-            slowest: state.slowest,
+            slowest: state.answers.slowest(),
         })
     }
 
@@ -320,7 +297,7 @@ impl Shared {
             return;
         }
         if !answers.is_empty() {
-            state.note_answer(asked_at.elapsed());
+            state.answers.note(asked_at.elapsed());
         }
         for (partition, position_when_asked) in questions {
             let (Some(lane), Some(&end)) = (state.lanes.get_mut(partition), answers.get(partition))
@@ -356,24 +333,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_source_is_as_slow_as_its_answers_but_for_one_that_came_after_an_outage() {
-        let ms = Duration::from_millis;
-        let mut state = State::default();
-        let mut slowest = |took: u64| {
-            state.note_answer(ms(took));
-            state.slowest
-        };
-        assert_eq!(slowest(3), ms(0));
-        assert_eq!(slowest(5), ms(3));
-        assert_eq!(slowest(900), ms(5));
-        assert_eq!(slowest(200), ms(200));
-        for _ in 0..ANSWERS {
-            slowest(2);
-        }
-        assert_eq!(slowest(2), ms(2));
-    }
 
     #[test]
     fn a_lane_is_held_since_the_first_answer_beyond_where_its_reading_ends_and_that_is_said_once() {

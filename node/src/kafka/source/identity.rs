@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
+use super::KafkaSourceConfig;
 use super::error::{KafkaSourceError, Place};
 use crate::kafka::context::ClientEvents;
 use crate::kafka::describe::Question;
@@ -47,6 +48,23 @@ impl TopicIdentity {
         (told && topic != self.topic).then(|| Difference::Topic {
             agreed: topic.to_owned(),
         })
+    }
+    /// Such a difference as an error of a source that is told `config`.
+    #[must_use]
+    pub fn refused(&self, config: &KafkaSourceConfig, difference: Difference) -> KafkaSourceError {
+        let topic = config.topic.clone();
+        match difference {
+            Difference::Cluster { agreed } => KafkaSourceError::OtherCluster {
+                topic,
+                brokers: config.brokers.clone(),
+                agreed,
+                found: self.cluster.clone(),
+            },
+            Difference::Topic { agreed } => KafkaSourceError::TopicRecreated {
+                topic,
+                change: format!("id from {agreed} to {}", self.topic),
+            },
+        }
     }
 }
 

@@ -1,0 +1,306 @@
+//! The tasks of one reader: one finds out where partitions are led, and one for each broker that leads some fetches from it.
+//! They run on a thread of their own; what they fetch waits in the lanes.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::Shared;
+use super::connection::{Connection, ConnectionError};
+use super::errors::{Place, Verdict};
+use super::fetch::{Answer, Answered, Session, Terms, Wanted, read_fetch, write_fetch};
+use super::lane::Taken;
+use super::messages::{Api, BrokerAddress, Leader, TopicId};
+use super::settings::Settings;
+use crate::kafka::source::KafkaSourceError;
+
+/// While some lane has no room, the others are not waited for longer: it may have some at any moment.
+const SHORT_WAIT: Duration = Duration::from_millis(5);
+/// How long a partition is left alone after an error that passes by itself.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What all tasks of a reader share.
+pub(super) struct Client {
+    pub(super) shared: Arc<Shared>,
+    pub(super) settings: Settings,
+    /// Which topic is read; known before anything is fetched.
+    pub(super) topic: RefCell<TopicId>,
+    pub(super) leaders: RefCell<BTreeMap<i32, Leader>>,
+    /// Partitions that are left alone until then.
+    paused: RefCell<BTreeMap<i32, Instant>>,
+    /// Ask where partitions are led.
+    pub(super) stale: Notify,
+    /// Fetching from each broker.
+    tasks: RefCell<BTreeMap<i32, (BrokerAddress, JoinHandle<()>)>>,
+}
+
+impl Client {
+    pub(super) fn new(shared: Arc<Shared>, settings: Settings) -> Rc<Self> {
+        Rc::new(Self {
+            shared,
+            settings,
+            topic: RefCell::default(),
+            leaders: RefCell::default(),
+            paused: RefCell::default(),
+            stale: Notify::new(),
+            tasks: RefCell::default(),
+        })
+    }
+
+    pub(super) fn place(&self, partition: i32, offset: i64) -> Place<'_> {
+        Place {
+            settings: &self.settings,
+            partition,
+            offset,
+        }
+    }
+
+    /// Fetches from these brokers, and no others; a task that can go on does.
+    pub(super) fn fetch_from(self: &Rc<Self>, brokers: &BTreeMap<i32, BrokerAddress>) {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|broker, (address, task)| {
+            let stays = brokers.get(broker) == Some(address);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (&broker, address) in brokers {
+            tasks.entry(broker).or_insert_with(|| {
+                let fetching = Rc::clone(self).fetch_for_ever(broker, address.clone());
+                (address.clone(), tokio::task::spawn_local(fetching))
+            });
+        }
+    }
+
+    async fn fetch_for_ever(self: Rc<Self>, broker: i32, address: BrokerAddress) {
+        let mut wait = self.settings.back_off.0;
+        loop {
+            let error = match Connection::open(&address, &self.settings).await {
+                Ok(connection) => {
+                    let (answered, error) = self.fetch(broker, connection).await;
+                    if answered {
+                        wait = self.settings.back_off.0;
+                    }
+                    error
+                }
+                Err(error) => error,
+            };
+            let (topic, host) = (&self.settings.topic, &address.host);
+            tracing::debug!(topic, broker, host, port = address.port, %error, "kafka broker cannot be read from");
+            // Another one may lead by now.
+            self.stale.notify_one();
+            sleep(wait).await;
+            wait = (wait * 2).min(self.settings.back_off.1);
+        }
+    }
+
+    /// Fetches until the connection ends; tells why, and whether it ever answered.
+    async fn fetch(&self, broker: i32, mut connection: Connection) -> (bool, ConnectionError) {
+        let mut session = Session::default();
+        let mut answered = false;
+        loop {
+            let (wanted, starved) = self.wait_for_wanted(broker).await;
+            let max_wait = match starved {
+                true => SHORT_WAIT.min(self.settings.max_wait),
+                false => self.settings.max_wait,
+            };
+            let request = session.ask(&wanted);
+            let topic = *self.topic.borrow();
+            let terms = Terms {
+                topic: &self.settings.topic,
+                id: topic,
+                max_wait_ms: max_wait.as_millis() as i32,
+                min_bytes: self.settings.min_bytes,
+                max_bytes: self.settings.max_bytes,
+                rack: &self.settings.rack,
+            };
+            let asked = Instant::now();
+            let write = |to: &mut _, version| write_fetch(to, version, &terms, &request);
+            let (bytes, answer) = match connection.call(Api::Fetch, write).await {
+                Ok((bytes, version)) => match read_fetch(&bytes, version) {
+                    Ok(answer) => (bytes, answer),
+                    Err(error) => return (answered, error.into()),
+                },
+                Err(error) => return (answered, error),
+            };
+            answered = true;
+            if session.answered(answer.error, answer.session) {
+                self.take(&wanted, &answer, &bytes, asked);
+            } else {
+                // A session that the broker has forgotten is begun anew at once; anything else may take a while.
+                let is_forgotten = matches!(answer.error, 70 | 71);
+                sleep(if is_forgotten { Duration::ZERO } else { PAUSE }).await;
+            }
+            if answer.throttle_ms > 0 {
+                sleep(Duration::from_millis(u64::from(
+                    answer.throttle_ms.unsigned_abs(),
+                )))
+                .await;
+            }
+        }
+    }
+
+    /// What is to be asked of a broker, as soon as there is something; whether some lane was left out for want of room.
+    async fn wait_for_wanted(&self, broker: i32) -> (BTreeMap<i32, Wanted>, bool) {
+        loop {
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            // What changes from here on is not missed.
+            changed.as_mut().enable();
+            let (wanted, starved, again) = self.wanted(broker);
+            if !wanted.is_empty() {
+                return (wanted, starved);
+            }
+            match again {
+                Some(at) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    let _ = timeout(left, changed).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    fn wanted(&self, broker: i32) -> (BTreeMap<i32, Wanted>, bool, Option<Instant>) {
+        let leaders = self.leaders.borrow();
+        let now = Instant::now();
+        let mut paused = self.paused.borrow_mut();
+        paused.retain(|_, until| *until > now);
+        let mut wanted = BTreeMap::new();
+        let mut starved = false;
+        let mut lanes = self.shared.lanes();
+        for (&partition, lane) in &mut *lanes {
+            let leader = leaders
+                .get(&partition)
+                .filter(|leader| leader.broker == broker);
+            let Some(leader) = leader.filter(|_| !paused.contains_key(&partition)) else {
+                continue;
+            };
+            if let Some(of) = lane.wanted(self.settings.share, leader.epoch) {
+                wanted.insert(partition, of);
+            }
+            starved |= lane.starved;
+        }
+        (wanted, starved, paused.values().min().copied())
+    }
+
+    fn take(&self, wanted: &BTreeMap<i32, Wanted>, answer: &Answer, bytes: &Bytes, asked: Instant) {
+        let mut held = Vec::new();
+        let mut news = false;
+        let mut told = BTreeMap::new();
+        for answered in &answer.partitions {
+            told.insert(answered.partition, answered);
+        }
+        let mut lanes = self.shared.lanes();
+        for (&partition, wanted) in wanted {
+            let Some(lane) = lanes.get_mut(&partition) else {
+                continue;
+            };
+            let taken = match told.get(&partition) {
+                None => lane.unchanged(wanted, asked),
+                Some(answered) => match self.outcome(wanted, answered) {
+                    Ok(()) => {
+                        let records = own(bytes, answered);
+                        lane.take(wanted, answered, records, asked)
+                            .unwrap_or_else(|error| {
+                                lane.fail(
+                                    self.place(partition, wanted.offset)
+                                        .fatal(error.to_string()),
+                                );
+                                Taken::Records
+                            })
+                    }
+                    // It was opened anew meanwhile.
+                    Err(_) if lane.next() != wanted.offset => Taken::Nothing,
+                    Err(Some(error)) => {
+                        lane.fail(error);
+                        Taken::Records
+                    }
+                    Err(None) => Taken::Nothing,
+                },
+            };
+            news |= taken == Taken::Records;
+            if taken == Taken::Held {
+                held.push((partition, lane.next()));
+            }
+        }
+        drop(lanes);
+        let waited = asked.elapsed();
+        // What the broker held back because there was nothing is no slowness.
+        let took = if news {
+            waited
+        } else {
+            waited.saturating_sub(self.settings.max_wait)
+        };
+        self.shared.answers().note(took);
+        if news {
+            self.shared.signal.raise();
+        }
+        for (partition, offset) in held {
+            self.shared.ask_who_holds(partition, offset);
+            self.stale.notify_one();
+        }
+    }
+
+    /// What an answer means that may be an error: `Err(None)`: it passes.
+    fn outcome(
+        &self,
+        wanted: &Wanted,
+        answered: &Answered,
+    ) -> Result<(), Option<KafkaSourceError>> {
+        let partition = answered.partition;
+        let place = self.place(partition, wanted.offset);
+        if let Some((epoch, end)) = answered.diverging {
+            let (offset, had) = (wanted.offset, wanted.last_epoch);
+            let reason = format!(
+                "the log was cut: what was read up to offset {offset} was appended in leader epoch {had}, but the log ends at \
+                 offset {end} in epoch {epoch} and goes on otherwise; restore it, or give what there is now as a new source \
+                 to new pipelines"
+            );
+            return Err(Some(place.fatal(reason)));
+        }
+        if answered.error == 0 {
+            return Ok(());
+        }
+        if let Some(leader) = answered.leader {
+            self.note_leader(partition, leader);
+        }
+        let verdict = place.judge(answered.error);
+        if let Verdict::Fault(error) = verdict {
+            return Err(Some(error));
+        }
+        self.paused
+            .borrow_mut()
+            .insert(partition, Instant::now() + PAUSE);
+        if verdict != Verdict::Again {
+            self.stale.notify_one();
+        }
+        Err(None)
+    }
+
+    /// Takes in who leads, unless that is older than what is known.
+    pub(super) fn note_leader(&self, partition: i32, leader: Leader) {
+        let mut leaders = self.leaders.borrow_mut();
+        let known = leaders.get(&partition);
+        if known.is_none_or(|known| leader.epoch < 0 || leader.epoch >= known.epoch) {
+            leaders.insert(partition, leader);
+        }
+    }
+}
+
+/// The records of one partition. They keep the memory of the whole answer, unless they are but a small part of it.
+fn own(bytes: &Bytes, answered: &Answered) -> Bytes {
+    let records = bytes.slice(answered.records.clone());
+    match records.len() < bytes.len() / 8 {
+        true => Bytes::copy_from_slice(&records),
+        false => records,
+    }
+}
