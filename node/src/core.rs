@@ -22,6 +22,7 @@ use crate::doubt::Doubts;
 use crate::feed::{Diverged, Feed, Hooks};
 use crate::health::fitness::Fitness;
 use crate::health::memory::Memory;
+use crate::health::reached::Reached;
 use crate::health::succession::Successions;
 use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
@@ -59,6 +60,8 @@ pub struct Core {
     pub arrivals: Arc<Notify>,
     /// Why pipelines cannot be created at the moment, by name; only the leader tries, so only it knows.
     pub waiting: Mutex<BTreeMap<String, String>>,
+    /// The agreed log, as far as it went when this process joined in.
+    pub log_read: Reached,
     /// How the sinks are seen from here.
     pub sinks: SinkBoard,
     /// What was seen of how it does.
@@ -286,6 +289,7 @@ impl Core {
             counters: Counters::default(),
             seconds: Mutex::default(),
             doubts: Arc::default(),
+            log_read: Reached::default(),
             reported: Reported::default(),
             arrivals: Arc::default(),
             waiting: Mutex::default(),

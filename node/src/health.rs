@@ -2,6 +2,7 @@
 
 pub mod fitness;
 pub mod memory;
+pub mod reached;
 pub mod ready;
 pub mod silence;
 pub mod succession;

@@ -41,11 +41,13 @@ impl NodeService {
 
     fn find(&self, name: &str) -> Result<Incarnation, ServiceError> {
         let agreed = self.core.agreed();
-        let found = agreed.machine.pipeline_named(name);
-        let unknown = || ServiceError::UnknownPipeline(name.to_owned());
-        found
-            .map(|(incarnation, _)| Incarnation(incarnation))
-            .ok_or_else(unknown)
+        let found = agreed.machine.pipeline_named(name).map(|(id, _)| id);
+        drop(agreed);
+        let unknown = || match status::has_read_log(&self.core) {
+            true => ServiceError::UnknownPipeline(name.to_owned()),
+            false => log_unread(),
+        };
+        found.map(Incarnation).ok_or_else(unknown)
     }
 
     fn rows(
@@ -60,6 +62,9 @@ impl NodeService {
         let published = alike::served(&self.core, &agreed, stream);
         drop(agreed);
         let published = Seq(published.map_err(ServiceError::Unavailable)?);
+        if published == Seq(0) && !status::has_read_log(&self.core) {
+            return Err(log_unread());
+        }
         if let Some((first, end)) = hole.filter(|(first, _)| after >= *first) {
             let last = end.saturating_sub(1);
             let reason = format!("rows {first} to {last} are published and not here yet");
@@ -129,6 +134,12 @@ impl NodeService {
         }
         info
     }
+}
+
+fn log_unread() -> ServiceError {
+    let reason =
+        "this node has not read the agreed log to its end yet: ask again, or ask another one";
+    ServiceError::Unavailable(reason.to_owned())
 }
 
 impl Service for NodeService {

@@ -18,8 +18,8 @@ use crate::core::Core;
 use crate::health::Condition;
 use crate::threads::lock;
 pub use condition::{
-    contact, disputes, feed_name, feed_troubles, give_away, held_by_transactions, hole, lag,
-    observe, own, peers, saved, seat, stopped, waits, writing,
+    contact, disputes, feed_name, feed_troubles, give_away, has_read_log, held_by_transactions,
+    hole, lag, observe, own, peers, saved, seat, stopped, waits, writing,
 };
 pub use decision::{feed_named, held_by_decision};
 use distance::ToldDistances;

@@ -50,6 +50,21 @@ pub fn lag(core: &Core, view: &View) -> u64 {
     front.saturating_sub(core.agreed().index)
 }
 
+/// Whether the agreed log was read, since the process started, as far as the leader had read it then: before that this node
+/// does not know what there is, and what was published.
+#[must_use]
+pub fn has_read_log(core: &Core) -> bool {
+    let goal = || {
+        let leader = core.replica.view().borrow().leader?;
+        if leader == core.config.node.id {
+            // It has applied an entry of its own term, and with it all that was committed before.
+            return core.authority().map(|_| 0);
+        }
+        Some(peers(core, FRESH).get(&leader)?.applied)
+    };
+    core.log_read.is_reached(goal, || core.agreed().index)
+}
+
 /// What the peers told that were heard so lately.
 #[must_use]
 pub fn peers(core: &Core, within: Duration) -> BTreeMap<u16, NodeStatus> {
