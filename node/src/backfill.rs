@@ -13,6 +13,7 @@ use crate::checkpoint::{SentRow, StreamRows};
 use crate::core::Core;
 use crate::ids::{key_of, stream_of, streams_of};
 use crate::results::{OlderRows, ResultsError, ResultsLog};
+use crate::versioned::{self, Unreadable};
 
 /// How often a node looks whether rows are missing, and how long a round that brought nothing is followed by none.
 const EVERY: Duration = Duration::from_millis(500);
@@ -40,7 +41,7 @@ struct Answer {
 pub enum AnswerError {
     /// The peer runs another version of the program, or the message is damaged.
     #[error("a peer's question cannot be read: {0}")]
-    Unreadable(String),
+    Unreadable(#[from] Unreadable),
     /// They are about to be computed here: that there are none says nothing.
     #[error("rows before {below} are asked for, and {next} are computed here yet")]
     Behind {
@@ -59,7 +60,7 @@ pub enum AnswerError {
 /// # Errors
 /// It cannot be read, or the rows cannot.
 pub fn answer(results: &ResultsLog, question: &[u8]) -> Result<Vec<u8>, AnswerError> {
-    let question: Question = decode(question).map_err(AnswerError::Unreadable)?;
+    let question: Question = versioned::decode(&[VERSION], question)?;
     let stream = stream_of(question.stream);
     let (below, next) = (question.below, results.next_seq(stream).0);
     if next < below {
@@ -73,21 +74,7 @@ pub fn answer(results: &ResultsLog, question: &[u8]) -> Result<Vec<u8>, AnswerEr
         rows: older.rows.into_iter().map(SentRow::new).collect(),
     });
     let lacks_older = results.lacks_older(stream);
-    encode(&Answer { rows, lacks_older }).map_err(AnswerError::Unreadable)
-}
-
-fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, String> {
-    postcard::to_extend(message, vec![VERSION]).map_err(|error| error.to_string())
-}
-
-fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, String> {
-    match bytes.split_first() {
-        Some((&VERSION, body)) => postcard::from_bytes(body).map_err(|error| error.to_string()),
-        Some((other, _)) => Err(format!(
-            "it has version {other}, this node reads version {VERSION}: run the same Unisono on both"
-        )),
-        None => Err("it is empty".to_owned()),
-    }
+    Ok(versioned::encode(&[VERSION], &Answer { rows, lacks_older }))
 }
 
 /// Copies missing rows for as long as the node runs.
@@ -204,10 +191,10 @@ async fn ask(core: &Core, peer: u16, stream: StreamId, below: Seq) -> Result<Ans
         stream: key_of(stream),
         below: below.0,
     };
-    let question = encode(&question)?;
+    let question = versioned::encode(&[VERSION], &question);
     let answer = core.replica.ask(peer, question).await;
     let answer = answer.map_err(|error| error.to_string())?;
-    decode(&answer)
+    versioned::decode(&[VERSION], &answer).map_err(|error| error.to_string())
 }
 
 async fn take(core: &Arc<Core>, stream: StreamId, sent: StreamRows) -> Result<bool, String> {
@@ -239,8 +226,11 @@ mod tests {
             stream: Stream::DeadLetters,
         };
         let question = Question { stream, below: 128 };
-        let bytes = golden::bytes("backfill-question", &encode(&question).unwrap());
-        let read: Question = decode(&bytes).unwrap();
+        let bytes = golden::bytes(
+            "backfill-question",
+            &versioned::encode(&[VERSION], &question),
+        );
+        let read: Question = versioned::decode(&[VERSION], &bytes).unwrap();
         assert_eq!((read.stream, read.below), (stream, 128));
         let json = br#"{"city":"Oslo","n":2}"#;
         let row = unisono_engine::row::Row {
@@ -261,9 +251,9 @@ mod tests {
             rows: Some(rows),
             lacks_older: true,
         };
-        let bytes = golden::bytes("backfill-answer", &encode(&answer).unwrap());
-        let read: Answer = decode(&bytes).unwrap();
-        assert_eq!(encode(&read).unwrap(), bytes);
+        let bytes = golden::bytes("backfill-answer", &versioned::encode(&[VERSION], &answer));
+        let read: Answer = versioned::decode(&[VERSION], &bytes).unwrap();
+        assert_eq!(versioned::encode(&[VERSION], &read), bytes);
         assert!(read.lacks_older);
         let row = read.rows.unwrap().rows.remove(0).into_row(127);
         assert_eq!(&row.json[..], json);
@@ -277,18 +267,8 @@ mod tests {
             incarnation: 300,
             stream: Stream::Rows,
         };
-        let question = encode(&Question { stream, below: 1 }).unwrap();
+        let question = versioned::encode(&[VERSION], &Question { stream, below: 1 });
         let refused = answer(&results, &question).unwrap_err();
         assert!(matches!(refused, AnswerError::Behind { below: 1, next: 0 }));
-    }
-
-    #[test]
-    fn another_versions_question_is_refused_with_both_versions() {
-        let error = decode::<Question>(&[1, 0, 0, 0]).err().unwrap();
-        assert_eq!(
-            error,
-            "it has version 1, this node reads version 2: run the same Unisono on both"
-        );
-        assert!(decode::<Question>(&[]).is_err());
     }
 }

@@ -41,4 +41,5 @@ mod status;
 pub mod telemetry;
 pub mod threads;
 pub mod transit;
+mod versioned;
 mod waits;

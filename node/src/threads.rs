@@ -107,7 +107,7 @@ roles! {
         blocks on "the source, the close of its clients";
         panic: "as for fetch".
     KafkaEnds Thread "kafka-ends":
-        "one a Kafka source: asks the brokers for the ends of the partitions";
+        "one a Kafka source that librdkafka reads: asks the brokers for the ends of the partitions";
         blocks on "a broker's answer";
         panic: "as for fetch".
     KafkaRead Thread "kafka-read":

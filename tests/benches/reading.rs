@@ -1,8 +1,9 @@
-//! CPU seconds per million records of reading alone: librdkafka's batch call with nothing done; the same into blocks, with
-//! fingerprints; and through the lanes' buffers with the node's budget. Records of 238 bytes, from a real broker.
+//! CPU seconds per million records of reading alone, by both readers: librdkafka's batch call with nothing done; each reader
+//! into blocks, with fingerprints; and through the lanes' buffers with the node's budget. Records of 238 bytes, from a real
+//! broker.
 //!
 //! `cargo bench -p unisono-tests --bench reading`; `UNISONO_BENCH_EVENTS` (default 2,000,000) and `UNISONO_BENCH_ROUNDS`
-//! (default 3) change the load. CPU time is that of the whole process, all threads.
+//! (default 3) change the load; `UNISONO_BENCH_COMPRESSION` (default `uncompressed`) is how the broker keeps them. CPU time is that of the whole process, all threads.
 #![allow(clippy::unwrap_used)]
 // The batch call alone is measured as it is offered: by pointers.
 #![allow(unsafe_code)]
@@ -29,7 +30,12 @@ fn main() {
     let events = setting("UNISONO_BENCH_EVENTS", 2_000_000);
     let rounds = setting("UNISONO_BENCH_ROUNDS", 3);
     let broker = TestBroker::start().unwrap();
-    broker.create_topic("reading", PARTITIONS).unwrap();
+    let compression = std::env::var("UNISONO_BENCH_COMPRESSION");
+    let compression = compression.unwrap_or_else(|_| "uncompressed".to_owned());
+    let kept = [("compression.type", compression.as_str())];
+    broker
+        .create_topic_with("reading", PARTITIONS, &kept)
+        .unwrap();
     let records: Vec<String> = (0..50_000).map(event).collect();
     let each = events / PARTITIONS as usize;
     for partition in 0..PARTITIONS {
@@ -40,21 +46,35 @@ fn main() {
             left -= part.len();
         }
     }
-    println!("{events} records of 238 bytes in {PARTITIONS} partitions, {rounds} rounds");
-    let mut figures = [const { Vec::new() }; 3];
+    println!(
+        "{events} records of 238 bytes in {PARTITIONS} partitions, {compression}, {rounds} rounds"
+    );
+    let mut figures = [const { Vec::new() }; 5];
     for _ in 0..rounds {
         figures[0].push(measured(events, || batch_call(&broker, events)));
-        figures[1].push(measured(events, || into_blocks(&broker, events)));
-        figures[2].push(measured(events, || through_buffers(&broker, each)));
+        for (at, reader) in [KafkaReader::Librdkafka, KafkaReader::Direct]
+            .into_iter()
+            .enumerate()
+        {
+            let config = config(&broker, reader);
+            figures[1 + 2 * at].push(measured(events, || into_blocks(&config, events)));
+            figures[2 + 2 * at].push(measured(events, || through_buffers(&config, each)));
+        }
     }
-    let names = ["the batch call alone", "into blocks", "through buffers"];
+    let names = [
+        "librdkafka's batch call",
+        "librdkafka, blocks",
+        "librdkafka, buffers",
+        "direct, blocks",
+        "direct, buffers",
+    ];
     let mut alone = None;
     for (name, figures) in names.iter().zip(&mut figures) {
         figures.sort_by(|one, other| one.0.total_cmp(&other.0));
         let (cpu, wall) = figures[figures.len() / 2];
         let alone = *alone.get_or_insert(cpu);
         println!(
-            "{name:<22} {cpu:.3} CPU seconds per million, {wall:.2} s in all, ratio {:.2}",
+            "{name:<24} {cpu:.3} CPU seconds per million, {wall:.2} s in all, ratio {:.2}",
             cpu / alone
         );
     }
@@ -119,23 +139,23 @@ fn batch_call(broker: &TestBroker, events: usize) {
     }
 }
 
-fn config(broker: &TestBroker) -> SourceConfig {
+fn config(broker: &TestBroker, reader: KafkaReader) -> SourceConfig {
     SourceConfig {
         name: "reading".to_owned(),
         kind: SourceKind::Kafka(KafkaSource {
             brokers: broker.address(),
             topic: "reading".to_owned(),
             start: StartAt::Earliest,
-            reader: KafkaReader::Librdkafka,
+            reader,
             properties: Properties::default(),
         }),
     }
 }
 
-fn into_blocks(broker: &TestBroker, events: usize) {
+fn into_blocks(config: &SourceConfig, events: usize) {
     let share = READ_AHEAD / 4 / PARTITIONS as usize;
     let signal = Arc::default();
-    let mut reader = source::open(&config(broker), share, &signal).unwrap();
+    let mut reader = source::open(config, share, &signal).unwrap();
     let trail = |lane: i32| LaneTrail::new(&lane.to_string(), 0, "");
     let trails: Vec<LaneTrail> = (0..PARTITIONS).map(trail).collect();
     let lanes = trails.iter().map(|trail| reader.open(trail, &[]).unwrap());
@@ -156,9 +176,9 @@ fn into_blocks(broker: &TestBroker, events: usize) {
     assert_ne!(running, 0);
 }
 
-fn through_buffers(broker: &TestBroker, each: usize) {
+fn through_buffers(config: &SourceConfig, each: usize) {
     let read_ahead = ReadAhead::new(READ_AHEAD);
-    let fetcher = SourceFetcher::start(config(broker), &read_ahead).unwrap();
+    let fetcher = SourceFetcher::start(config.clone(), &read_ahead).unwrap();
     let trail = |lane: i32| LaneTrail::new(&lane.to_string(), 0, "");
     let add = |lane: i32| (0_i64, fetcher.add_lane(trail(lane), false));
     let mut lanes: Vec<(i64, Arc<LaneBuffer>)> = (0..PARTITIONS).map(add).collect();

@@ -28,8 +28,12 @@ struct Lane {
 
 impl Lane {
     fn open(broker: &TestBroker, reader: KafkaReader, topic: &str, from: i64) -> Self {
+        Self::open_at(&broker.address(), reader, topic, from)
+    }
+
+    fn open_at(brokers: &str, reader: KafkaReader, topic: &str, from: i64) -> Self {
         let kind = SourceKind::Kafka(config::KafkaSource {
-            brokers: broker.address(),
+            brokers: brokers.to_owned(),
             topic: topic.to_owned(),
             start: StartAt::Earliest,
             reader,
@@ -360,4 +364,33 @@ fn what_is_gone_or_another_is_an_error_that_names_it() {
     broker.delete_topic("deleted").unwrap();
     let error = lane.read_to_error();
     assert!(error.contains("no such topic or partition"), "{error}");
+}
+
+/// A broker that tells clients to speak to it where nobody is.
+#[test]
+fn a_broker_that_is_not_where_it_says_is_told_with_that_address() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let broker = TestBroker::start_gated(1).unwrap();
+    broker.create_topic("misled", 1).unwrap();
+    broker.produce("misled", 0, &numbered(0..3)).unwrap();
+    // By the gate's port the broker answers, and says the port behind which nobody listens: the gate is not open.
+    let gate = &broker.gates()[0];
+    let mut lane = Lane::open_at(
+        &format!("127.0.0.1:{}", gate.behind),
+        KafkaReader::Direct,
+        "misled",
+        0,
+    );
+    let error = lane.read_to_error();
+    let said = format!(
+        "127.0.0.1:{}, as broker 1 says of itself: no connection",
+        gate.port
+    );
+    assert!(error.contains(&said), "{error}");
+    assert!(
+        error.contains("check that it runs, and the address"),
+        "{error}"
+    );
 }

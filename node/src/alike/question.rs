@@ -8,6 +8,7 @@ use unisono_replication::command::StreamKey;
 use super::ask::look;
 use crate::core::Core;
 use crate::ids::stream_of;
+use crate::versioned;
 
 /// The first byte of a question, which tells it from others.
 pub const TAG: u8 = b'D';
@@ -43,21 +44,11 @@ pub(crate) struct Told {
 }
 
 pub(crate) fn encode(question: &Question) -> Vec<u8> {
-    let head = vec![TAG, VERSION];
-    postcard::to_extend(question, head).expect("plain data always encodes")
+    versioned::encode(&[TAG, VERSION], question)
 }
 
 pub(crate) fn decode(answer: &[u8]) -> io::Result<Answer> {
-    match answer.split_first() {
-        Some((&VERSION, body)) => postcard::from_bytes(body).map_err(io::Error::other),
-        _ => Err(other_version()),
-    }
-}
-
-fn other_version() -> io::Error {
-    io::Error::other(
-        "a message about rows is another version's: run the same Unisono on both nodes",
-    )
+    Ok(versioned::decode(&[VERSION], answer)?)
 }
 
 /// Answers another replica.
@@ -65,14 +56,11 @@ fn other_version() -> io::Error {
 /// # Errors
 /// The question cannot be read.
 pub fn answer(core: &Core, question: &[u8]) -> io::Result<Vec<u8>> {
-    let question: Question = match question {
-        [TAG, VERSION, body @ ..] => postcard::from_bytes(body).map_err(io::Error::other)?,
-        _ => return Err(other_version()),
-    };
+    let question: Question = versioned::decode(&[TAG, VERSION], question)?;
     let of = question.of.iter();
     let of = of.map(|&(stream, next)| tell(core, stream, next, question.rows));
     let answer = Answer { of: of.collect() };
-    postcard::to_extend(&answer, vec![VERSION]).map_err(io::Error::other)
+    Ok(versioned::encode(&[VERSION], &answer))
 }
 
 fn tell(core: &Core, stream: StreamKey, next: u64, rows: u32) -> Told {

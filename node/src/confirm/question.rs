@@ -1,6 +1,8 @@
 //! The question that a leader asks the other replicas, and its answer. Small, and asked for each tick.
 
 use serde::{Deserialize, Serialize};
+
+use crate::versioned;
 use unisono_replication::command::{FeedId, StreamKey};
 
 /// The version of the format of both.
@@ -107,15 +109,12 @@ pub enum RowsAnswer {
 
 /// The bytes of a question or an answer.
 pub fn encode<T: Serialize>(message: &T) -> Vec<u8> {
-    postcard::to_extend(message, vec![VERSION]).expect("plain data always encodes")
+    versioned::encode(&[VERSION], message)
 }
 
 /// Reads what [`encode`] wrote; `None`: damaged, or another version's.
 pub fn decode<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Option<T> {
-    match bytes.split_first() {
-        Some((&VERSION, body)) => postcard::from_bytes(body).ok(),
-        _ => None,
-    }
+    versioned::decode(&[VERSION], bytes).ok()
 }
 
 #[cfg(test)]

@@ -122,6 +122,9 @@ impl DirectSource {
             reason: format!("could not start a thread: {error}"),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
+            // Its helpers look up names.
+            .thread_name(threads::Role::KafkaRead.entry().name)
+            .max_blocking_threads(2)
             .enable_io()
             .enable_time()
             .build()

@@ -25,6 +25,7 @@ use crate::core::Core;
 use crate::doubt::{Own, Verdict, judge};
 use crate::driver::{PendingCheckpoint, Request};
 use crate::threads::lock;
+use crate::versioned;
 
 /// The first byte of a question, which tells it from others.
 pub(super) const TAG: u8 = b'H';
@@ -107,23 +108,6 @@ enum Judged {
     Open(Vec<FeedId>),
 }
 
-fn encode<T: Serialize>(message: &T, head: &[u8]) -> io::Result<Vec<u8>> {
-    postcard::to_extend(message, head.to_vec()).map_err(io::Error::other)
-}
-
-fn decode(answer: &[u8]) -> io::Result<Answer> {
-    match answer.split_first() {
-        Some((&VERSION, body)) => postcard::from_bytes(body).map_err(io::Error::other),
-        _ => Err(other_version()),
-    }
-}
-
-fn other_version() -> io::Error {
-    io::Error::other(
-        "a message about states is another version's: run the same Unisono on both nodes",
-    )
-}
-
 /// Passes on what is written, and hashes it.
 pub(super) struct Hashing<'a, 'b> {
     pub(super) out: &'a mut dyn Write,
@@ -159,11 +143,7 @@ fn hash(snapshot: &FeedSnapshot) -> io::Result<u128> {
 impl NodeSnapshots {
     /// Answers a peer that is about to make a checkpoint.
     pub(super) fn answer_states(&self, question: &[u8]) -> io::Result<Vec<u8>> {
-        let question = match question {
-            [TAG, VERSION, body @ ..] => postcard::from_bytes(body).map_err(io::Error::other)?,
-            _ => return Err(other_version()),
-        };
-        let answer = match question {
+        let answer = match versioned::decode(&[TAG, VERSION], question)? {
             Question::Begin(index) => match self.read_beyond(index) {
                 true => Answer::Passed,
                 false => {
@@ -177,7 +157,7 @@ impl NodeSnapshots {
                 Some(Some(hashes)) => Answer::Hashes(hashes.clone()),
             },
         };
-        encode(&answer, &[VERSION])
+        Ok(versioned::encode(&[VERSION], &answer))
     }
 
     fn read_beyond(&self, index: u64) -> bool {
@@ -303,7 +283,7 @@ impl NodeSnapshots {
             let (sender, own) = sync_channel(1);
             let sent = lock(&self.driver).send(Request::StatesAt(index, sender));
             sent.map_err(|_| io::Error::other("the node is stopping"))?;
-            let question = encode(&Question::Begin(index), &[TAG, VERSION])?;
+            let question = versioned::encode(&[TAG, VERSION], &Question::Begin(index));
             let begins =
                 |number: &u16| matches!(self.ask(core, *number, &question), Ok(Answer::Begun));
             let begun: Vec<u16> = asked.iter().copied().filter(begins).collect();
@@ -328,9 +308,7 @@ impl NodeSnapshots {
     /// What they have there, as far as they tell in time.
     fn hear(&self, core: &Core, index: u64, begun: &[u16]) -> BTreeMap<u16, Hashes> {
         let mut told = BTreeMap::new();
-        let Ok(question) = encode(&Question::Tell(index), &[TAG, VERSION]) else {
-            return told;
-        };
+        let question = versioned::encode(&[TAG, VERSION], &Question::Tell(index));
         let mut open: BTreeSet<u16> = begun.iter().copied().collect();
         let end = rt::now() + Patience::of(core).hashed;
         while !open.is_empty() && rt::now() < end {
@@ -356,7 +334,8 @@ impl NodeSnapshots {
         let asked = core.replica.ask(number, question.to_vec());
         let answer =
             runtime.block_on(async { rt::timeout(Patience::of(core).answer, asked).await });
-        decode(&answer.map_err(|_| io::Error::other("no answer"))??)
+        let answer = answer.map_err(|_| io::Error::other("no answer"))??;
+        Ok(versioned::decode(&[VERSION], &answer)?)
     }
 }
 
@@ -440,6 +419,5 @@ mod tests {
         let bytes = golden::bytes("states-answer", &postcard::to_stdvec(&answers).unwrap());
         let read: Vec<Answer> = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(read, answers);
-        assert!(decode(&[2, 0]).is_err());
     }
 }

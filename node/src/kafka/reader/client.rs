@@ -26,6 +26,9 @@ const SHORT_WAIT: Duration = Duration::from_millis(5);
 /// How long a partition is left alone after an error that passes by itself.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// So long a broker does not answer before lanes that wait for its first word say so.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
 /// What all tasks of a reader share.
 pub(super) struct Client {
     pub(super) shared: Arc<Shared>,
@@ -82,12 +85,14 @@ impl Client {
 
     async fn fetch_for_ever(self: Rc<Self>, broker: i32, address: BrokerAddress) {
         let mut wait = self.settings.back_off.0;
+        let mut vain_since = None;
         loop {
             let error = match Connection::open(&address, &self.settings).await {
                 Ok(connection) => {
                     let (answered, error) = self.fetch(broker, connection).await;
                     if answered {
                         wait = self.settings.back_off.0;
+                        vain_since = None;
                     }
                     error
                 }
@@ -95,6 +100,9 @@ impl Client {
             };
             let (topic, host) = (&self.settings.topic, &address.host);
             tracing::debug!(topic, broker, host, port = address.port, %error, "kafka broker cannot be read from");
+            if vain_since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE {
+                self.tell_unreachable(broker, &address, &error);
+            }
             // Another one may lead by now.
             self.stale.notify_one();
             sleep(wait).await;
@@ -102,10 +110,32 @@ impl Client {
         }
     }
 
+    /// Lanes that never heard of the broker that leads them say so; the others wait, and their silence shows.
+    fn tell_unreachable(&self, broker: i32, address: &BrokerAddress, error: &ConnectionError) {
+        let BrokerAddress { host, port } = address;
+        let unreachable = KafkaSourceError::Unreachable {
+            topic: self.settings.topic.clone(),
+            brokers: format!("{host}:{port}, as broker {broker} says of itself"),
+            reason: error.reason(),
+        };
+        let leaders = self.leaders.borrow();
+        let mut lanes = self.shared.lanes();
+        for (partition, lane) in &mut *lanes {
+            let is_led = leaders
+                .get(partition)
+                .is_some_and(|leader| leader.broker == broker);
+            if is_led && !lane.was_answered() {
+                lane.fail(unreachable.clone());
+            }
+        }
+        drop(lanes);
+        self.shared.signal.raise();
+    }
+
     /// Fetches until the connection ends; tells why, and whether it ever answered.
     async fn fetch(&self, broker: i32, mut connection: Connection) -> (bool, ConnectionError) {
         let mut session = Session::default();
-        let mut answered = false;
+        let (mut answered, mut lost) = (false, 0);
         loop {
             let (wanted, starved) = self.wait_for_wanted(broker).await;
             let max_wait = match starved {
@@ -120,7 +150,6 @@ impl Client {
                 max_wait_ms: max_wait.as_millis() as i32,
                 min_bytes: self.settings.min_bytes,
                 max_bytes: self.settings.max_bytes,
-                rack: &self.settings.rack,
             };
             let asked = Instant::now();
             let write = |to: &mut _, version| write_fetch(to, version, &terms, &request);
@@ -131,14 +160,15 @@ impl Client {
                 },
                 Err(error) => return (answered, error),
             };
-            answered = true;
             if session.answered(answer.error, answer.session) {
                 self.take(&wanted, &answer, &bytes, asked);
+                lost = 0;
+            } else if is_forgotten(answer.error) && lost < 10 {
+                lost += 1;
             } else {
-                // A session that the broker has forgotten is begun anew at once; anything else may take a while.
-                let is_forgotten = matches!(answer.error, 70 | 71);
-                sleep(if is_forgotten { Duration::ZERO } else { PAUSE }).await;
+                return (answered, ConnectionError::Refused(Api::Fetch, answer.error));
             }
+            answered = true;
             if answer.throttle_ms > 0 {
                 sleep(Duration::from_millis(u64::from(
                     answer.throttle_ms.unsigned_abs(),
@@ -294,6 +324,11 @@ impl Client {
             leaders.insert(partition, leader);
         }
     }
+}
+
+/// A session that the broker does not know any more, or knows otherwise, is begun anew.
+fn is_forgotten(code: i16) -> bool {
+    matches!(code, 70 | 71 | 106)
 }
 
 /// The records of one partition. They keep the memory of the whole answer, unless they are but a small part of it.

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::codec::{Cursor, Malformed, Writer};
+use super::errors;
 use super::messages::{Api, BrokerAddress, Spoken, write_api_versions};
 use super::settings::Settings;
 
@@ -30,10 +31,20 @@ pub enum ConnectionError {
     Malformed(#[from] Malformed),
     #[error("it speaks no version of {0:?} that is known here: brokers from 2.8 on do")]
     Version(Api),
-    #[error("it refuses to say which versions it speaks (error {0})")]
-    Refused(i16),
+    #[error("it refuses {0:?}: {name}", name = errors::name(*.1))]
+    Refused(Api, i16),
     #[error("{0} has no address")]
     NoAddress(String),
+}
+
+impl ConnectionError {
+    /// For people, the same from try to try while nobody answers: a new text would be told as news.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Io(_) | Self::Late(_) => "no connection".to_owned(),
+            other => other.to_string(),
+        }
+    }
 }
 
 pub struct Connection {
@@ -90,7 +101,7 @@ impl Connection {
         connection.spoken = match Spoken::read(&asked.await?)? {
             Ok(spoken) => spoken,
             Err(UNSUPPORTED_VERSION) => return Err(ConnectionError::Version(Api::ApiVersions)),
-            Err(code) => return Err(ConnectionError::Refused(code)),
+            Err(code) => return Err(ConnectionError::Refused(Api::ApiVersions, code)),
         };
         Ok(connection)
     }
@@ -126,10 +137,7 @@ impl Connection {
         self.next = self.next.wrapping_add(1);
         self.out.0.clear();
         self.out.i32(0).i16(api.key()).i16(version).i32(id);
-        self.out.old_text(&self.client);
-        if api.has_tags() {
-            self.out.no_tags();
-        }
+        self.out.old_text(&self.client).no_tags();
         write(&mut self.out);
         let length = self.out.0.len() - 4;
         let length = i32::try_from(length).map_err(io::Error::other)?;

@@ -179,6 +179,11 @@ impl Lane {
         self.failed.is_some()
     }
 
+    /// Whether its leader ever said anything of it.
+    pub(super) fn was_answered(&self) -> bool {
+        self.seen.is_some()
+    }
+
     /// What is fetched next.
     pub(super) fn next(&self) -> i64 {
         self.fetch

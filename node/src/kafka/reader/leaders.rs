@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-use super::client::Client;
+use super::client::{Client, PATIENCE};
 use super::connection::{Connection, ConnectionError};
 use super::errors::{Verdict, name};
 use super::messages::{
@@ -21,8 +21,6 @@ const REST: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_millis(100);
 /// Brokers that have just started do not know all topics yet.
 const SETTLES: Duration = Duration::from_secs(3);
-/// So long no broker answers before lanes that wait for the first word of one say so.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asks for ever.
 pub(super) struct Finder {
@@ -120,15 +118,10 @@ impl Finder {
         if since.elapsed() < PATIENCE {
             return;
         }
-        // The same text from try to try: a new one would be told as news.
-        let reason = match error {
-            ConnectionError::Io(_) | ConnectionError::Late(_) => "no connection".to_owned(),
-            other => other.to_string(),
-        };
         let unreachable = KafkaSourceError::Unreachable {
             topic: settings.topic.clone(),
             brokers: settings.brokers.clone(),
-            reason,
+            reason: error.reason(),
         };
         self.fail(|lane| !lane.identified, &unreachable);
     }
@@ -246,13 +239,10 @@ impl Finder {
     }
 
     /// Says which transactions hold lanes that were asked for.
-    async fn tell_who_holds(&mut self) {
+    async fn tell_who_holds(&self) {
         for (partition, offset) in self.client.shared.take_held() {
             let topic = self.client.settings.topic.clone();
-            let asked = match &mut self.connection {
-                Some(connection) => who_holds(connection, &topic, partition).await,
-                None => return,
-            };
+            let asked = self.who_holds(partition).await;
             match asked {
                 Ok(Some(open)) => tracing::warn!(
                     topic,
@@ -275,19 +265,22 @@ impl Finder {
             }
         }
     }
-}
 
-async fn who_holds(
-    connection: &mut Connection,
-    topic: &str,
-    partition: i32,
-) -> Result<Option<OpenTransaction>, String> {
-    let asked = connection.call(Api::DescribeProducers, |to, _| {
-        write_describe_producers(to, topic, partition);
-    });
-    let (answer, _) = asked.await.map_err(|error| error.to_string())?;
-    let answer = read_describe_producers(&answer).map_err(|error| error.to_string())?;
-    answer.map_err(name)
+    /// Asks the partition's leader, on a connection for that alone: it happens once in a long while.
+    async fn who_holds(&self, partition: i32) -> Result<Option<OpenTransaction>, String> {
+        let leader = self.client.leaders.borrow().get(&partition).copied();
+        let address = leader.and_then(|leader| self.brokers.get(&leader.broker));
+        let address = address.ok_or("no leader is known")?;
+        let settings = &self.client.settings;
+        let said = |error: ConnectionError| error.to_string();
+        let mut connection = Connection::open(address, settings).await.map_err(said)?;
+        let asked = connection.call(Api::DescribeProducers, |to, _| {
+            write_describe_producers(to, &settings.topic, partition);
+        });
+        let (answer, _) = asked.await.map_err(said)?;
+        let answer = read_describe_producers(&answer).map_err(|error| error.to_string())?;
+        answer.map_err(name)
+    }
 }
 
 fn identity(found: &Metadata) -> TopicIdentity {

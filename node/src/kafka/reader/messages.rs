@@ -12,9 +12,7 @@ use super::codec::{Cursor, Malformed, Writer};
 pub enum Api {
     Fetch,
     Metadata,
-    SaslHandshake,
     ApiVersions,
-    SaslAuthenticate,
     DescribeProducers,
 }
 
@@ -23,9 +21,7 @@ impl Api {
         match self {
             Self::Fetch => 1,
             Self::Metadata => 3,
-            Self::SaslHandshake => 17,
             Self::ApiVersions => 18,
-            Self::SaslAuthenticate => 36,
             Self::DescribeProducers => 61,
         }
     }
@@ -35,21 +31,14 @@ impl Api {
         match self {
             Self::Fetch => (12, 13),
             Self::Metadata => (10, 12),
-            Self::SaslHandshake => (1, 1),
             Self::ApiVersions => (3, 3),
-            Self::SaslAuthenticate => (2, 2),
             Self::DescribeProducers => (0, 0),
         }
     }
 
-    /// Whether a request's head ends with tagged fields.
-    pub const fn has_tags(self) -> bool {
-        !matches!(self, Self::SaslHandshake)
-    }
-
-    /// The same of an answer's head. The one to the first question must be readable by whoever asks.
+    /// Whether an answer's head ends with tagged fields. The one to the first question must be readable by whoever asks.
     pub const fn answers_with_tags(self) -> bool {
-        !matches!(self, Self::SaslHandshake | Self::ApiVersions)
+        !matches!(self, Self::ApiVersions)
     }
 }
 

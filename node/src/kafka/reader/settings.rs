@@ -20,7 +20,6 @@ pub struct Settings {
     /// Bytes of one lane that may wait to be read.
     pub share: usize,
     pub client_id: String,
-    pub rack: String,
     /// How long the broker holds a question when there is nothing: also how late a lane is seen to be at its end.
     pub max_wait: Duration,
     pub min_bytes: i32,
@@ -41,7 +40,6 @@ impl Default for Settings {
             brokers: String::new(),
             share: 256 << 10,
             client_id: "unisono".to_owned(),
-            rack: String::new(),
             max_wait: Duration::from_millis(50),
             min_bytes: 1,
             max_bytes: 8 << 20,
@@ -82,7 +80,6 @@ impl Settings {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "client.id" => self.client_id = value.to_owned(),
-            "client.rack" => self.rack = value.to_owned(),
             "fetch.wait.max.ms" => self.max_wait = millis(value, 1, 1000)?,
             "fetch.min.bytes" => self.min_bytes = number(value, 1, 100 << 20)?,
             "fetch.max.bytes" => self.max_bytes = number(value, 64 << 10, 100 << 20)?,
