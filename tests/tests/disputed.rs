@@ -362,7 +362,12 @@ async fn a_tick_that_nobody_can_read_again_is_held_and_ended_by_command_and_what
     let strict = format!("?pipeline={PIPELINE}");
     for number in 1..=3 {
         apart
-            .ready(number, &strict, 503, "hold other records here than were agreed")
+            .ready(
+                number,
+                &strict,
+                503,
+                "hold other records here than were agreed",
+            )
             .await
             .unwrap();
     }
