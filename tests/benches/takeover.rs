@@ -54,7 +54,10 @@ fn main() -> Result<()> {
         "median of the undisturbed",
     ]);
     for kind in kinds.into_iter().filter(fits) {
-        let ran = run(kind, faults, pipelines, builtin)?;
+        let ran = run(kind, faults, pipelines, builtin);
+        // What was measured before is not lost.
+        let ran = ran.inspect_err(|_| table.print())?;
+        println!("{kind}: {:?}", ran.verdict);
         let verdict = ran.verdict;
         let added = |share| format!("{:.0}", quantile(&ran.added, share));
         let next = |share| format!("{:.0}", quantile(&ran.next, share));
@@ -95,13 +98,12 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
     let address = broker.address();
     broker.create_topic("in", LANES)?;
     broker.create_topic("out", 1)?;
-    broker.create_topic("others", 1)?;
     broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])?;
     let sections = |address: &str| {
         let sections = streams(address, "in", pipelines);
         match builtin {
             true => sections,
-            false => to_topics(address, &sections),
+            false => to_topic(address, &sections),
         }
     };
     let network = cuts.then(|| Network::build(&broker.gates())).transpose()?;
@@ -111,7 +113,7 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
     };
     replicas.wait_pipeline("live0", |_| true)?;
     let readers: Vec<Reader> = match builtin {
-        false => vec![Reader::start(&address, "out")?],
+        false => vec![Reader::of_topic(&address, "out", "live0")?],
         true => (1..=REPLICAS)
             .map(|node| Reader::of_replica(replicas.http(node), "live0"))
             .collect::<Result<_>>()?,
@@ -145,26 +147,14 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
     Ok(measure(&copies, &times, verdict))
 }
 
-/// The first pipeline's rows go to a topic of their own.
-fn to_topics(address: &str, sections: &str) -> String {
-    let sink = |name: &str, topic: &str| {
-        format!(
-            "[[sink]]\nname = {name:?}\nkafka = {{ brokers = {address:?}, topic = {topic:?}, frontier_topic = \"frontiers\", \
-             transactional_id = {name:?} }}\n"
-        )
-    };
-    // One sink for all, as most have it, would mix their rows: the reader takes the first one's.
-    let one = sections.replacen("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n", 1);
-    let (before, rest) = one.split_once("name = \"live0\"").unwrap_or((&one, ""));
-    let rest = rest.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"others\"\n");
-    let others = match rest.contains("others") {
-        true => sink("others", "others"),
-        false => String::new(),
-    };
-    format!(
-        "{}{others}{before}name = \"live0\"{rest}",
-        sink("out", "out")
-    )
+/// All pipelines' rows go by one sink, as most have it.
+fn to_topic(address: &str, sections: &str) -> String {
+    let sink = format!(
+        "[[sink]]\nname = \"out\"\nkafka = {{ brokers = {address:?}, topic = \"out\", frontier_topic = \"frontiers\", \
+         transactional_id = \"bench\" }}\n"
+    );
+    let sections = sections.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
+    format!("{sink}{sections}")
 }
 
 fn add(one: Verdict, other: Verdict) -> Verdict {

@@ -10,6 +10,7 @@ pub mod live;
 mod network;
 mod process;
 mod table;
+mod waits;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub use hogs::Hogs;
 pub use network::Network;
 pub use process::{Used, cpu, finished, memory, peak};
 pub use table::{Table, figure, median};
+pub use waits::Waits;
 
 /// A whole number from the environment.
 ///

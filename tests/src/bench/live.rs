@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::message::{BorrowedMessage, Headers};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 use serde_json::Value;
@@ -227,11 +228,19 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of a topic with one partition.
+    /// Of a topic with one partition, in which only the rows of the first pipeline are.
     ///
     /// # Errors
     /// No client or no thread.
     pub fn start(brokers: &str, topic: &str) -> Result<Self> {
+        Self::of_topic(brokers, topic, "live0")
+    }
+
+    /// Of one pipeline, on a topic with one partition.
+    ///
+    /// # Errors
+    /// No client or no thread.
+    pub fn of_topic(brokers: &str, topic: &str, pipeline: &str) -> Result<Self> {
         let consumer: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("group.id", "reader")
@@ -243,10 +252,20 @@ impl Reader {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, 0, Offset::Beginning)?;
         consumer.assign(&list)?;
+        let pipeline = pipeline.to_owned();
+        let is_of = move |message: &BorrowedMessage<'_>| {
+            let headers = message.headers();
+            let mut headers = headers.iter().flat_map(|headers| headers.iter());
+            let name = headers.find(|header| header.key == "pipeline");
+            name.and_then(|header| header.value) == Some(pipeline.as_bytes())
+        };
         Self::run(move |stop, rows| {
             while !stop.load(Ordering::Relaxed) {
                 if let Some(message) = consumer.poll(Duration::from_millis(50)) {
                     let message = message?;
+                    if !is_of(&message) {
+                        continue;
+                    }
                     let made = message.timestamp().to_millis();
                     let row = SeenRow::parse(message.payload().unwrap_or_default(), made)?;
                     lock(rows).push(row);
