@@ -241,11 +241,23 @@ impl Reader {
     /// # Errors
     /// No client or no thread.
     pub fn of_topic(brokers: &str, topic: &str, pipeline: &str) -> Result<Self> {
+        Self::isolated(brokers, topic, pipeline, "read_committed")
+    }
+
+    /// The same with what was never committed.
+    ///
+    /// # Errors
+    /// No client or no thread.
+    pub fn of_uncommitted(brokers: &str, topic: &str, pipeline: &str) -> Result<Self> {
+        Self::isolated(brokers, topic, pipeline, "read_uncommitted")
+    }
+
+    fn isolated(brokers: &str, topic: &str, pipeline: &str, isolation: &str) -> Result<Self> {
         let consumer: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("group.id", "reader")
             .set("enable.auto.commit", "false")
-            .set("isolation.level", "read_committed")
+            .set("isolation.level", isolation)
             .set("fetch.wait.max.ms", "20")
             .set("fetch.queue.backoff.ms", "1")
             .create()?;
