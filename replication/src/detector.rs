@@ -8,14 +8,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::lately::Lately;
+
 /// Heartbeats that may fail to come.
 const MISSED: u32 = 3;
 /// No silence is borne for more heartbeats than this.
 const MOST_MISSED: u32 = 12;
 /// What is borne, in the largest gaps between two messages seen of late, or in the time that this replica woke late itself.
 const GAPS: u32 = 3;
-/// The memory of the largest gap is halved in so many seconds.
-const HALF_LIFE_S: f64 = 10.0;
 /// A replica that wakes later than this behind its time was not scheduled, and what came to it lies unread.
 const OVERSLEPT: Duration = Duration::from_millis(30);
 
@@ -36,22 +36,6 @@ pub(crate) struct Detector {
     gap: Lately,
     /// The most that this replica woke behind its time.
     late: Lately,
-}
-
-/// The largest of some durations, forgotten by halves.
-#[derive(Clone, Copy, Default)]
-struct Lately {
-    most: Duration,
-    at: Option<Instant>,
-}
-
-impl Lately {
-    fn see(&mut self, duration: Duration, now: Instant) {
-        let since = self.at.map(|at| now.saturating_duration_since(at));
-        let kept = 0.5_f64.powf(since.unwrap_or_default().as_secs_f64() / HALF_LIFE_S);
-        self.most = self.most.mul_f64(kept).max(duration);
-        self.at = Some(now);
-    }
 }
 
 /// The leader of a term, as it is seen from here.
@@ -173,8 +157,8 @@ impl Detector {
     /// How long nothing may come.
     fn patience(&self) -> Duration {
         (self.heartbeat * MISSED)
-            .max(self.gap.most * GAPS)
-            .max(self.late.most * GAPS)
+            .max(self.gap.most() * GAPS)
+            .max(self.late.most() * GAPS)
             .min(self.most())
     }
 

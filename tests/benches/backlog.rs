@@ -7,7 +7,11 @@
 //! `UNISONO_BENCH_RATE` (default 50,000) events a second; `UNISONO_BENCH_CLUSTER` are lines for that section of the config (such as
 //! `keep_log_entries = 1000000`: it then reads all of it again, and takes no checkpoint from others), `UNISONO` another program to
 //! measure.
+//!
+//! Replicas have machines of their own, so the one that comes back has a core for itself, and all else has the others, if there
+//! are two at least, unless `UNISONO_BENCH_PIN` is 0.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -30,6 +34,7 @@ fn main() -> Result<()> {
     let rate = setting("UNISONO_BENCH_RATE", 50_000)?;
     let cluster = std::env::var("UNISONO_BENCH_CLUSTER").unwrap_or_default();
     println!("program: {}", program().display());
+    let core = keep_a_core()?;
     let broker = TestBroker::start()?;
     let address = broker.address();
     broker.create_topic("in", LANES)?;
@@ -43,6 +48,9 @@ fn main() -> Result<()> {
     let streams = streams.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
     let mut replicas = Cluster::start(REPLICAS, &cluster, &format!("{sink}{streams}"))?;
     replicas.wait_pipeline("live0", |_| true)?;
+    if let Some(core) = core {
+        replicas.pin_next(core);
+    }
     let reader = Reader::start(&address, "out")?;
     let mut load = Load::start_at(&address, "in", i64::try_from(rate / 1000)?)?;
     std::thread::sleep(WARM);
@@ -60,6 +68,23 @@ fn main() -> Result<()> {
         "rows are not as they must be"
     );
     Ok(())
+}
+
+/// Leaves the last core to whom is to have it: what is started from here on runs on the others.
+fn keep_a_core() -> Result<Option<usize>> {
+    let cores = std::thread::available_parallelism()?.get();
+    if cores < 2 || setting("UNISONO_BENCH_PIN", 1)? == 0 {
+        return Ok(None);
+    }
+    let (last, process) = (cores - 1, std::process::id().to_string());
+    let others = format!("0-{}", last - 1);
+    let done = Command::new("taskset")
+        .args(["-a", "-p", "-c", &others, &process])
+        .output()
+        .context("taskset, of util-linux, or UNISONO_BENCH_PIN=0")?;
+    ensure!(done.status.success(), "taskset: {}", done.status);
+    println!("the replica that comes back runs on core {last}, all else on {others}");
+    Ok(Some(last))
 }
 
 /// How a replica caught up.

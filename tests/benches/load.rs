@@ -122,10 +122,11 @@ fn tell(rows: &[SeenRow], (from, to): (f64, f64), elections: u64) -> Result<()> 
     let within = |row: &&SeenRow| row.at_ms >= from && row.at_ms < to;
     let rows: Vec<&SeenRow> = rows.iter().filter(within).collect();
     ensure!(!rows.is_empty(), "no rows at all");
-    let minutes = ((to - from) / MINUTE_MS).ceil() as usize;
+    // The last one may be longer: on such a machine the end comes late.
+    let minutes = (((to - from) / MINUTE_MS) as usize).max(1);
     let mut counts = vec![0_u64; minutes];
     for row in &rows {
-        counts[((row.at_ms - from) / MINUTE_MS) as usize] += 1;
+        counts[(((row.at_ms - from) / MINUTE_MS) as usize).min(minutes - 1)] += 1;
     }
     let empty = counts.iter().filter(|&&count| count == 0).count();
     let late: Vec<f64> = rows.iter().map(|row| row.lateness()).collect();

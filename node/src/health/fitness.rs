@@ -4,13 +4,21 @@
 //! while is a reason; being equal never is, so that a trouble of all moves nothing. Who failed in office is trusted with no
 //! more than it could do then for some time; but among equals in that, what each can do now decides. Otherwise a leader that
 //! can do nothing would stay because the others had failed shortly before it.
+//!
+//! On a crowded machine what a replica knows of itself and of others is old when it looks, and whoever leads is as badly off: a
+//! leader that wakes late waits for longer.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use unisono_replication::lately::Lately;
+
 /// How long another one must be fitter.
 const HELD: Duration = Duration::from_millis(300);
+/// The same, in the time that this replica woke late of late, and at the most.
+const LATE: u32 = 4;
+const MOST_HELD: Duration = Duration::from_secs(3);
 /// How long one that failed in office counts as no fitter than it was then.
 const UNFIT: Duration = Duration::from_secs(30);
 
@@ -21,6 +29,8 @@ pub struct Fitness {
     fitter: BTreeMap<u16, Instant>,
     /// Its score when it gave the lead away for it, and when that was.
     failed: Option<(u32, Instant)>,
+    /// How far behind its time this replica woke.
+    late: Lately,
 }
 
 impl Fitness {
@@ -28,6 +38,21 @@ impl Fitness {
     #[must_use]
     pub fn score(&self, able: u32, now: Instant) -> u32 {
         rank(self.trusted(able, now), able)
+    }
+
+    /// This replica was to look again before, by so much.
+    pub fn woke(&mut self, late: Duration, now: Instant) {
+        self.late.see(late, now);
+    }
+
+    /// The most that it woke late of late.
+    #[must_use]
+    pub fn late(&self) -> Duration {
+        self.late.most()
+    }
+
+    fn held(&self) -> Duration {
+        (self.late() * LATE).clamp(HELD, MOST_HELD)
     }
 
     fn trusted(&self, able: u32, now: Instant) -> u32 {
@@ -51,8 +76,9 @@ impl Fitness {
         for &number in others.keys().filter(|number| is_fitter(number)) {
             self.fitter.entry(number).or_insert(now);
         }
+        let long = self.held();
         let held = self.fitter.iter();
-        let is_sure = |number, since| proven.contains(number) || !is_within(since, now, HELD);
+        let is_sure = |number, since| proven.contains(number) || !is_within(since, now, long);
         let held = held.filter(|&(number, &since)| is_sure(number, since));
         let mut held: Vec<u16> = held.map(|(&number, _)| number).collect();
         if held.is_empty() {
@@ -127,6 +153,24 @@ mod tests {
         assert_eq!(look(&mut fitness, true, 1, &equal, later), None);
         assert_eq!(look(&mut fitness, true, 2, &equal, later + HELD / 2), None);
         assert_eq!(look(&mut fitness, true, 1, &equal, later + HELD), None);
+    }
+
+    #[test]
+    fn who_wakes_late_waits_for_longer_but_not_for_ever() {
+        let others = scores(&[(2, 2)]);
+        for (late_ms, held) in [
+            (50, HELD),
+            (200, Duration::from_millis(800)),
+            (60_000, MOST_HELD),
+        ] {
+            let (mut fitness, start) = (Fitness::default(), Instant::now());
+            fitness.woke(Duration::from_millis(late_ms), start);
+            assert_eq!(look(&mut fitness, true, 1, &others, start), None);
+            let early = start + held - Duration::from_millis(1);
+            assert_eq!(look(&mut fitness, true, 1, &others, early), None);
+            let given = look(&mut fitness, true, 1, &others, start + held);
+            assert_eq!(given, Some(vec![2]), "{late_ms}");
+        }
     }
 
     #[test]

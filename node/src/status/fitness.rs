@@ -33,10 +33,16 @@ pub async fn watch_fitness(core: Arc<Core>) {
     let mut silences = Silences::open(&core);
     let mut pause = LOOK;
     loop {
+        let due = rt::now() + pause;
         rt::sleep(pause).await;
+        let late = {
+            let mut fitness = lock(&core.health.fitness);
+            fitness.woke(rt::since(due), rt::now());
+            fitness.late()
+        };
         let leads = core.replica.view().borrow().is_leader();
         let unfit = match leads {
-            true => Unfit::look(&core, &mut silences).await,
+            true => Unfit::look(&core, &mut silences, late).await,
             // Whoever does not lead has nothing to give.
             false => Unfit::default(),
         };
@@ -103,7 +109,8 @@ impl Default for Unfit {
 }
 
 impl Unfit {
-    async fn look(core: &Core, silences: &mut Silences) -> Self {
+    /// `late`: so far behind its time this node woke of late. Its source's words lie unread for as long.
+    async fn look(core: &Core, silences: &mut Silences, late: Duration) -> Self {
         let mut unfit = Self::default();
         if core.replica.pulse().writing.is_some_and(|age| age >= HANGS) {
             unfit.in_doubt = true;
@@ -113,7 +120,7 @@ impl Unfit {
                 return unfit;
             }
         }
-        let silent = Silences::of(core);
+        let silent = Silences::of(core, late);
         if !silent.is_empty() {
             unfit.in_doubt = true;
             unfit.proven = silences.ask(core, &silent).await;

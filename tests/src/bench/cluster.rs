@@ -24,6 +24,8 @@ pub struct Cluster {
     addresses: Addresses,
     replicas: u16,
     children: Vec<Child>,
+    /// Those that are started from now on run on this core alone.
+    core: Option<usize>,
 }
 
 impl Cluster {
@@ -65,6 +67,7 @@ impl Cluster {
             addresses: Addresses::of(replicas),
             replicas,
             children: Vec::new(),
+            core: None,
         })
     }
 
@@ -120,7 +123,15 @@ impl Cluster {
     fn spawn(&self, node: u16) -> Result<Child> {
         let mut options = OpenOptions::new();
         let log: File = options.create(true).append(true).open(self.log(node))?;
-        Command::new(program())
+        let mut command = match self.core {
+            None => Command::new(program()),
+            Some(core) => {
+                let mut command = Command::new("taskset");
+                command.args(["-c", &core.to_string()]).arg(program());
+                command
+            }
+        };
+        command
             .args(["serve", "--log", "warn", "--config"])
             .arg(self.dir.path().join(format!("u{node}.toml")))
             .args(["--parent-pid", &std::process::id().to_string()])
@@ -142,6 +153,11 @@ impl Cluster {
         let sent = Command::new("kill").args([signal, &pid]).status()?;
         ensure!(sent.success(), "replica {node} takes no {signal}");
         Ok(())
+    }
+
+    /// Replicas that are started from now on run on this core alone.
+    pub fn pin_next(&mut self, core: usize) {
+        self.core = Some(core);
     }
 
     /// Once this file is there, the next replica that stands within a transaction of a sink takes it away and kills itself, if
