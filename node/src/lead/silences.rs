@@ -30,8 +30,8 @@ impl Silences {
         }
     }
 
-    /// Feeds of which this node, which woke so late of late, has not heard all sources for longer than it is usual.
-    pub fn of(core: &Core, late: Duration) -> BTreeMap<FeedId, Silence> {
+    /// Feeds of which this node has not heard all sources for longer than it is usual.
+    pub fn of(core: &Core) -> BTreeMap<FeedId, Silence> {
         let agreed = core.agreed();
         let mut silences = BTreeMap::new();
         // One that has stopped reads no more, and its lanes know nothing new.
@@ -41,7 +41,7 @@ impl Silences {
             let unheard = lanes.iter().map(|lane| lane.unheard());
             let doubt = unheard
                 .max()
-                .and_then(|(age, slowest)| Silence::of(age, slowest.max(late), rt::now()));
+                .and_then(|(age, slowest)| Silence::of(age, slowest, rt::now()));
             silences.extend(doubt.map(|doubt| (id, doubt)));
         }
         silences

@@ -33,16 +33,10 @@ pub async fn watch_fitness(core: Arc<Core>) {
     let mut silences = Silences::open(&core);
     let mut pause = LOOK;
     loop {
-        let due = rt::now() + pause;
         rt::sleep(pause).await;
-        let late = {
-            let mut fitness = lock(&core.health.fitness);
-            fitness.woke(rt::since(due), rt::now());
-            fitness.late()
-        };
         let leads = core.replica.view().borrow().is_leader();
         let unfit = match leads {
-            true => Unfit::look(&core, &mut silences, late).await,
+            true => Unfit::look(&core, &mut silences).await,
             // Whoever does not lead has nothing to give.
             false => Unfit::default(),
         };
@@ -51,10 +45,7 @@ pub async fn watch_fitness(core: Arc<Core>) {
             (true, false) => LEADER_LOOKS,
             (true, true) => IN_DOUBT,
         };
-        let own = match leads {
-            true => own_without(&core, &unfit.silent, unfit.hung).score,
-            false => 0,
-        };
+        let own = own_without(&core, &unfit.silent, unfit.hung).score;
         let voters = core.replica.view().borrow().voters.clone();
         let others = peers(&core, FRESH / 2).into_iter();
         let others = others.filter(|(number, _)| voters.contains(number));
@@ -109,8 +100,7 @@ impl Default for Unfit {
 }
 
 impl Unfit {
-    /// `late`: so far behind its time this node woke of late. Its source's words lie unread for as long.
-    async fn look(core: &Core, silences: &mut Silences, late: Duration) -> Self {
+    async fn look(core: &Core, silences: &mut Silences) -> Self {
         let mut unfit = Self::default();
         if core.replica.pulse().writing.is_some_and(|age| age >= HANGS) {
             unfit.in_doubt = true;
@@ -120,7 +110,7 @@ impl Unfit {
                 return unfit;
             }
         }
-        let silent = Silences::of(core, late);
+        let silent = Silences::of(core);
         if !silent.is_empty() {
             unfit.in_doubt = true;
             unfit.proven = silences.ask(core, &silent).await;
