@@ -22,14 +22,17 @@ pub struct Place {
 
 /// An open gate; what passes by it ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     open: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
 impl Gate {
-    /// Must be called within a tokio runtime.
-    pub(crate) async fn build(place: Place) -> Result<Self> {
+    /// An open one. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Its port is taken.
+    pub async fn build(place: Place) -> Result<Self> {
         let local = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let listener = TcpListener::bind(local(place.port)).await;
         let listener = listener.with_context(|| format!("no gate at port {}", place.port))?;
@@ -43,12 +46,12 @@ impl Gate {
     }
 
     /// Nothing passes until it is opened.
-    pub(crate) fn shut(&self) {
+    pub fn shut(&self) {
         self.open.send_replace(false);
     }
 
     /// What waited passes now.
-    pub(crate) fn open(&self) {
+    pub fn open(&self) {
         self.open.send_replace(true);
     }
 }

@@ -86,7 +86,7 @@ impl Ways {
     ///
     /// # Errors
     /// One of them is no address.
-    pub(crate) fn seen_from(
+    pub fn seen_from(
         &self,
         from: u16,
         all: &BTreeMap<u16, String>,

@@ -17,7 +17,7 @@ use unisono_replication::rt::{self, Condvar, Handle};
 
 pub use end::{EXIT_PANIC, end_process_on_panic};
 #[cfg(feature = "faults")]
-pub use faults::test_panic;
+pub use faults::{test_death_in_transaction, test_panic};
 
 tokio::task_local! {
     /// The long task that a runtime's thread is working on.
@@ -242,6 +242,11 @@ pub fn runtime() -> io::Result<tokio::runtime::Runtime> {
 #[cfg(not(feature = "faults"))]
 #[inline]
 pub const fn test_panic(_role: Role) {}
+
+/// Where a test asks for it, kills this process; see `UNISONO_DIE_IN_TRANSACTION` in the feature `faults`.
+#[cfg(not(feature = "faults"))]
+#[inline]
+pub const fn test_death_in_transaction() {}
 
 const NOBODY: &str = "nobody goes on after the panic of a thread that held a lock";
 

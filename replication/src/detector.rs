@@ -3,18 +3,21 @@
 //! Two kinds of evidence count. *Dead*: the leader's process ended its connection, and its port refuses a new one, or
 //! another process answers there. *Silent*: nothing came from it for several heartbeats, where "several" follows from how
 //! regular its messages were of late, so that a slow network or a crowded machine costs patience and not an election. A
-//! replica that was itself not scheduled has seen no silence.
+//! replica that was itself not scheduled has seen no silence; and while it wakes late, again and again, it is patient: what
+//! crowds its machine may crowd the leader's.
 
 use std::time::{Duration, Instant};
+
+use crate::lately::Lately;
 
 /// Heartbeats that may fail to come.
 const MISSED: u32 = 3;
 /// No silence is borne for more heartbeats than this.
 const MOST_MISSED: u32 = 12;
-/// What is borne, in the largest gaps between two messages seen of late.
+/// What is borne, in the largest gaps between two messages seen of late, or in the time that this replica woke late itself.
 const GAPS: u32 = 3;
-/// The memory of the largest gap is halved in so many seconds.
-const HALF_LIFE_S: f64 = 10.0;
+/// A replica that wakes later than this behind its time was not scheduled, and what came to it lies unread.
+const OVERSLEPT: Duration = Duration::from_millis(30);
 
 /// Why a leader is taken for gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +32,10 @@ pub(crate) enum Evidence {
 pub(crate) struct Detector {
     heartbeat: Duration,
     followed: Option<Followed>,
-    /// The largest gap between two messages of a leader, forgotten by halves.
-    gap: Duration,
+    /// The largest gap between two messages of a leader.
+    gap: Lately,
+    /// The most that this replica woke behind its time.
+    late: Lately,
 }
 
 /// The leader of a term, as it is seen from here.
@@ -51,7 +56,8 @@ impl Detector {
         Self {
             heartbeat,
             followed: None,
-            gap: Duration::ZERO,
+            gap: Lately::default(),
+            late: Lately::default(),
         }
     }
 
@@ -77,8 +83,7 @@ impl Detector {
         };
         let gap = now.saturating_duration_since(followed.heard);
         followed.heard = now;
-        let kept = 0.5_f64.powf(gap.as_secs_f64() / HALF_LIFE_S);
-        self.gap = self.gap.mul_f64(kept).max(gap.min(self.most()));
+        self.gap.see(gap.min(self.most()), now);
     }
 
     /// The process at the leader's address says who it is.
@@ -103,8 +108,14 @@ impl Detector {
         }
     }
 
-    /// This replica slept through the time when it should have looked: what came meanwhile may not have been read yet.
-    pub(crate) fn slept(&mut self, now: Instant) {
+    /// This replica was to look at the clock at `due`, and does now. If it slept through the time, what came meanwhile may not
+    /// have been read yet.
+    pub(crate) fn woke(&mut self, due: Instant, now: Instant) {
+        let late = now.saturating_duration_since(due);
+        self.late.see(late.min(self.most()), now);
+        if late <= OVERSLEPT {
+            return;
+        }
         let grace = self.patience().saturating_sub(self.heartbeat);
         if let Some(followed) = self.followed.as_mut() {
             let since = now.checked_sub(grace).unwrap_or(now);
@@ -146,7 +157,8 @@ impl Detector {
     /// How long nothing may come.
     fn patience(&self) -> Duration {
         (self.heartbeat * MISSED)
-            .max(self.gap * GAPS)
+            .max(self.gap.most() * GAPS)
+            .max(self.late.most() * GAPS)
             .min(self.most())
     }
 
@@ -161,6 +173,7 @@ impl Detector {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -255,12 +268,30 @@ mod tests {
     #[test]
     fn who_slept_waits_for_one_more_heartbeat() {
         let (mut detector, start) = following();
+        let due = detector.due().unwrap();
         let woken = start + BEAT * 50;
-        detector.slept(woken);
+        detector.woke(due, woken);
         assert_eq!(detector.evidence(7, 2, woken), None);
         assert_eq!(
             detector.evidence(7, 2, woken + BEAT),
             Some(Evidence::Silent)
         );
+    }
+
+    #[test]
+    fn who_wakes_late_bears_silence_longer_until_it_wakes_in_time_again() {
+        let (mut detector, start) = following();
+        let last = heard_every(&mut detector, start, BEAT / 4, 40);
+        let mut now = last;
+        detector.woke(now - BEAT * 2, now);
+        detector.heard(7, 2, now);
+        assert_eq!(detector.evidence(7, 2, now + BEAT * 5), None);
+        let silent = detector.evidence(7, 2, now + BEAT * 6);
+        assert_eq!(silent, Some(Evidence::Silent));
+        for _ in 0..200 {
+            now = heard_every(&mut detector, now, BEAT / 4, 12);
+            detector.woke(now, now);
+        }
+        assert_eq!(detector.due(), Some(now + BEAT * 3));
     }
 }

@@ -12,6 +12,7 @@ mod golden;
 mod gossip;
 mod handle;
 mod identity;
+pub mod lately;
 mod link;
 pub mod machine;
 mod raft;

@@ -4,13 +4,12 @@
 //! `cargo bench -p unisono-tests --bench confirm`; `UNISONO_BENCH_SECONDS` (default 20) is how long it is measured, `UNISONO`
 //! another program to measure.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use unisono_tests::bench::{Cluster, Table, append_now, get, program, setting};
+use unisono_tests::bench::{Cluster, Table, Waits, append_now, get, program, setting};
 
 const LANES: u32 = 3;
 const LINE_EVERY: Duration = Duration::from_millis(5);
@@ -29,7 +28,8 @@ fn main() -> Result<()> {
     let address = cluster
         .http(u16::try_from(leader.context("no leader")?)?)
         .to_owned();
-    let (ticks, rows) = (waits(&address, "tick")?, waits(&address, "rows")?);
+    let ticks = Waits::before(&address, "tick")?;
+    let rows = Waits::before(&address, "rows")?;
     feed(dir.path(), time)?;
     let mut table = Table::new(&[
         "waited for",
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
         "mean ms",
     ]);
     for (what, before) in [("tick", ticks), ("rows", rows)] {
-        let waits = waits(&address, what)?.since(&before);
+        let waits = Waits::before(&address, what)?.since(&before);
         let of = |share| format!("{:.2}", waits.quantile(share) * 1e3);
         table.line(&[
             what.to_owned(),
@@ -48,7 +48,7 @@ fn main() -> Result<()> {
             of(0.5),
             of(0.9),
             of(0.99),
-            format!("{:.2}", waits.sum / waits.count() * 1e3),
+            format!("{:.2}", waits.mean() * 1e3),
         ]);
     }
     table.print();
@@ -74,64 +74,4 @@ fn feed(input: &Path, time: Duration) -> Result<()> {
         std::thread::sleep(LINE_EVERY);
     }
     Ok(())
-}
-
-/// A histogram as the metrics show it: how many waits were not longer than so many microseconds, and the sum of all in seconds.
-struct Waits {
-    up_to: BTreeMap<u64, f64>,
-    sum: f64,
-}
-
-fn waits(address: &str, what: &str) -> Result<Waits> {
-    let text = String::from_utf8(get(address, "/metrics")?)?;
-    let (mut up_to, mut sum) = (BTreeMap::new(), None);
-    for line in text
-        .lines()
-        .filter(|line| line.contains(&format!("of=\"{what}\"")))
-    {
-        let (name, value) = line.rsplit_once(' ').context("no value")?;
-        let value: f64 = value.parse()?;
-        if name.starts_with("unisono_confirmation_seconds_sum") {
-            sum = Some(value);
-        }
-        let bound = name.strip_prefix("unisono_confirmation_seconds_bucket{le=\"");
-        if let Some((bound, _)) = bound.and_then(|rest| rest.split_once('"')) {
-            let micros = match bound {
-                "+Inf" => u64::MAX,
-                bound => (bound.parse::<f64>()? * 1e6).round() as u64,
-            };
-            up_to.insert(micros, value);
-        }
-    }
-    let sum = sum.context("no unisono_confirmation_seconds among the metrics")?;
-    Ok(Waits { up_to, sum })
-}
-
-impl Waits {
-    fn since(mut self, before: &Self) -> Self {
-        for (bound, count) in &mut self.up_to {
-            *count -= before.up_to[bound];
-        }
-        self.sum -= before.sum;
-        self
-    }
-
-    fn count(&self) -> f64 {
-        self.up_to.last_key_value().map_or(0.0, |(_, &count)| count)
-    }
-
-    /// In seconds, evenly spread within a bucket; what lies beyond the last bound counts as that.
-    fn quantile(&self, share: f64) -> f64 {
-        let wanted = share * self.count();
-        let (mut below, mut from) = (0.0, 0);
-        for (&to, &up_to) in &self.up_to {
-            if up_to >= wanted && up_to > below {
-                let to = if to == u64::MAX { from } else { to };
-                let part = (wanted - below) / (up_to - below);
-                return (from as f64 + (to - from) as f64 * part) / 1e6;
-            }
-            (below, from) = (up_to, if to == u64::MAX { from } else { to });
-        }
-        from as f64 / 1e6
-    }
 }

@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use unisono_tests::bench::live::{Load, Reader, SeenRow, judge, quantile, streams};
-use unisono_tests::bench::{Cluster, Table, get, program, setting};
+use unisono_tests::bench::{Cluster, Table, Waits, get, program, setting};
 use unisono_tests::kafka::TestBroker;
 
 const REPLICAS: u16 = 3;
@@ -39,7 +39,10 @@ fn main() -> Result<()> {
     std::thread::sleep(WARM);
     let (since, cpu) = (unisono_tests::bench::live::now_ms(), replicas.cpu()?);
     let _ = load.worst_ms();
+    let leader = replicas.leader().context("nobody leads")?;
+    let waits = Waits::before(replicas.http(leader), "rows")?;
     std::thread::sleep(time);
+    let waits = Waits::before(replicas.http(leader), "rows")?.since(&waits);
     let cpu = (replicas.cpu()? - cpu) / time.as_secs_f64();
     let (t0_ms, worst) = (load.t0_ms, load.worst_ms());
     load.end()?;
@@ -67,6 +70,13 @@ fn main() -> Result<()> {
         table.line(&[what.to_owned(), of(0.5), of(0.9), of(0.99), of(1.0)]);
     }
     table.print();
+    println!(
+        "the leader waited for another one's word before {:.0} transactions: p50 {:.2}, p99 {:.2}, mean {:.2} ms",
+        waits.count(),
+        waits.quantile(0.5) * 1e3,
+        waits.quantile(0.99) * 1e3,
+        waits.mean() * 1e3,
+    );
     println!(
         "{verdict:?}; the load was at most {worst} ms late; CPU of the three replicas: {:.1} % of a core",
         cpu * 100.0

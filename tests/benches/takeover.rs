@@ -7,19 +7,21 @@
 //! window that ended after it, the wait for that end included.
 //!
 //! `cargo bench -p unisono-tests --bench takeover`; `UNISONO_BENCH_FAULTS` (default 30) is how many there are of each kind,
-//! `UNISONO_BENCH_KINDS` which, separated by commas (kill, kill-and-start, stop, term, transfer), `UNISONO_BENCH_SINK`
-//! `kafka` (default: by transactions to a topic, read by a `read_committed` consumer) or `builtin` (asked of all replicas by
-//! HTTP), `UNISONO_BENCH_PIPELINES` (default 1) how many pipelines there are, of which the first is read.
+//! `UNISONO_BENCH_KINDS` which, separated by commas (kill, kill-and-start, kill-open, freeze, cut, term, transfer, restart-all;
+//! default all), `UNISONO_BENCH_SINK` `kafka` (default: by transactions to a topic, read by a `read_committed` consumer) or
+//! `builtin` (asked of all replicas by HTTP; it has no transactions, so no kill-open), `UNISONO_BENCH_PIPELINES` (default 1) how
+//! many pipelines there are, of which the first is read, `UNISONO` another program to measure; for kill-open it needs the feature
+//! `faults`, as the one has that is built for this.
 
 use std::collections::BTreeMap;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, ensure};
+use unisono_tests::bench::fault::{Fault, PATIENCE};
 use unisono_tests::bench::live::{
-    GROUPS, LANES, Load, Reader, SeenRow, Verdict, WINDOW_MS, judge, now_ms, quantile, streams,
+    GROUPS, LANES, Load, Reader, SeenRow, Verdict, WINDOW_MS, judge, quantile, streams,
 };
-use unisono_tests::bench::{Cluster, Table, get, program, setting};
+use unisono_tests::bench::{Cluster, Network, Table, program, setting};
 use unisono_tests::kafka::TestBroker;
 
 const REPLICAS: u16 = 3;
@@ -28,14 +30,16 @@ const WARM: Duration = Duration::from_secs(8);
 const AFTERMATH_MS: f64 = 1_000.0;
 /// From one fault to the next, once all are well: long enough that there are windows that nothing happened to.
 const PAUSE: Duration = Duration::from_millis(2_500);
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() -> Result<()> {
     let faults = setting("UNISONO_BENCH_FAULTS", 30)?;
     let pipelines = usize::try_from(setting("UNISONO_BENCH_PIPELINES", 1)?)?;
-    let kinds = std::env::var("UNISONO_BENCH_KINDS");
-    let kinds = kinds.unwrap_or_else(|_| "kill,kill-and-start,stop,term,transfer".to_owned());
     let builtin = std::env::var("UNISONO_BENCH_SINK").is_ok_and(|sink| sink == "builtin");
+    let kinds = match std::env::var("UNISONO_BENCH_KINDS") {
+        Ok(kinds) => kinds.split(',').map(Fault::named).collect::<Result<_>>()?,
+        Err(_) => Vec::from(Fault::ALL.map(|(_, fault)| fault)),
+    };
+    let fits = |fault: &Fault| !builtin || *fault != Fault::KillOpen;
     println!("program: {}", program().display());
     let mut table = Table::new(&[
         "fault",
@@ -49,13 +53,16 @@ fn main() -> Result<()> {
         "gaps, duplicates, wrong",
         "median of the undisturbed",
     ]);
-    for kind in kinds.split(',') {
-        let ran = run(kind, faults, pipelines, builtin)?;
+    for kind in kinds.into_iter().filter(fits) {
+        let ran = run(kind, faults, pipelines, builtin);
+        // What was measured before is not lost.
+        let ran = ran.inspect_err(|_| table.print())?;
+        println!("{kind}: {:?}", ran.verdict);
         let verdict = ran.verdict;
         let added = |share| format!("{:.0}", quantile(&ran.added, share));
         let next = |share| format!("{:.0}", quantile(&ran.next, share));
         table.line(&[
-            kind.to_owned(),
+            kind.to_string(),
             ran.added.len().to_string(),
             added(0.5),
             added(0.9),
@@ -82,21 +89,31 @@ struct Ran {
 }
 
 /// One kind, on a broker and replicas of its own.
-fn run(kind: &str, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran> {
-    let broker = TestBroker::start()?;
+fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran> {
+    let cuts = kind == Fault::Cut;
+    let broker = match cuts {
+        true => TestBroker::start_gated(usize::from(REPLICAS))?,
+        false => TestBroker::start()?,
+    };
     let address = broker.address();
     broker.create_topic("in", LANES)?;
     broker.create_topic("out", 1)?;
-    broker.create_topic("others", 1)?;
     broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])?;
-    let mut sections = streams(&address, "in", pipelines);
-    if !builtin {
-        sections = to_topics(&address, &sections);
-    }
-    let mut replicas = Cluster::start(REPLICAS, "", &sections)?;
+    let sections = |address: &str| {
+        let sections = streams(address, "in", pipelines);
+        match builtin {
+            true => sections,
+            false => to_topic(address, &sections),
+        }
+    };
+    let network = cuts.then(|| Network::build(&broker.gates())).transpose()?;
+    let mut replicas = match &network {
+        Some(network) => Cluster::start_in(network, REPLICAS, sections)?,
+        None => Cluster::start(REPLICAS, "", &sections(&address))?,
+    };
     replicas.wait_pipeline("live0", |_| true)?;
     let readers: Vec<Reader> = match builtin {
-        false => vec![Reader::start(&address, "out")?],
+        false => vec![Reader::of_topic(&address, "out", "live0")?],
         true => (1..=REPLICAS)
             .map(|node| Reader::of_replica(replicas.http(node), "live0"))
             .collect::<Result<_>>()?,
@@ -105,12 +122,12 @@ fn run(kind: &str, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran> 
     std::thread::sleep(WARM);
     let mut times = Vec::new();
     for number in 0..faults {
-        wait_ready(&replicas)?;
+        replicas.wait_ready(PATIENCE)?;
         // All phases of windows and ticks.
         std::thread::sleep(PAUSE + Duration::from_micros(number * 7_919_000 % 997_000));
-        times.push(deal(&mut replicas, kind)?);
+        times.push(kind.deal(&mut replicas, network.as_ref())?);
     }
-    wait_ready(&replicas)?;
+    replicas.wait_ready(PATIENCE)?;
     std::thread::sleep(Duration::from_secs(2));
     let t0_ms = load.t0_ms;
     load.end()?;
@@ -130,26 +147,14 @@ fn run(kind: &str, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran> 
     Ok(measure(&copies, &times, verdict))
 }
 
-/// The first pipeline's rows go to a topic of their own.
-fn to_topics(address: &str, sections: &str) -> String {
-    let sink = |name: &str, topic: &str| {
-        format!(
-            "[[sink]]\nname = {name:?}\nkafka = {{ brokers = {address:?}, topic = {topic:?}, frontier_topic = \"frontiers\", \
-             transactional_id = {name:?} }}\n"
-        )
-    };
-    // One sink for all, as most have it, would mix their rows: the reader takes the first one's.
-    let one = sections.replacen("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n", 1);
-    let (before, rest) = one.split_once("name = \"live0\"").unwrap_or((&one, ""));
-    let rest = rest.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"others\"\n");
-    let others = match rest.contains("others") {
-        true => sink("others", "others"),
-        false => String::new(),
-    };
-    format!(
-        "{}{others}{before}name = \"live0\"{rest}",
-        sink("out", "out")
-    )
+/// All pipelines' rows go by one sink, as most have it.
+fn to_topic(address: &str, sections: &str) -> String {
+    let sink = format!(
+        "[[sink]]\nname = \"out\"\nkafka = {{ brokers = {address:?}, topic = \"out\", frontier_topic = \"frontiers\", \
+         transactional_id = \"bench\" }}\n"
+    );
+    let sections = sections.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
+    format!("{sink}{sections}")
 }
 
 fn add(one: Verdict, other: Verdict) -> Verdict {
@@ -161,59 +166,7 @@ fn add(one: Verdict, other: Verdict) -> Verdict {
     }
 }
 
-/// Does it to the leader; when that was, in milliseconds since 1970.
-fn deal(replicas: &mut Cluster, kind: &str) -> Result<f64> {
-    let leader = replicas.leader().context("nobody leads")?;
-    let at = now_ms();
-    match kind {
-        "kill" => {
-            replicas.signal(leader, "-KILL")?;
-            std::thread::sleep(Duration::from_secs(1));
-            replicas.revive(leader)?;
-        }
-        "kill-and-start" => {
-            replicas.signal(leader, "-KILL")?;
-            replicas.revive(leader)?;
-        }
-        "stop" => {
-            replicas.signal(leader, "-STOP")?;
-            std::thread::sleep(Duration::from_secs(3));
-            replicas.signal(leader, "-CONT")?;
-        }
-        "term" => {
-            replicas.signal(leader, "-TERM")?;
-            replicas.revive(leader)?;
-        }
-        "transfer" => {
-            let done = Command::new(program())
-                .args([
-                    "transfer",
-                    "--url",
-                    &format!("http://{}", replicas.http(leader)),
-                ])
-                .output()?;
-            ensure!(
-                done.status.success(),
-                "{}",
-                String::from_utf8_lossy(&done.stderr)
-            );
-        }
-        other => bail!("no fault {other}"),
-    }
-    Ok(at)
-}
-
-fn wait_ready(replicas: &Cluster) -> Result<()> {
-    let began = Instant::now();
-    let is_ready = |node| get(replicas.http(node), "/readyz").is_ok();
-    while !(1..=REPLICAS).all(is_ready) {
-        ensure!(began.elapsed() < PATIENCE, "not all are ready");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
-}
-
-fn measure(copies: &[Vec<SeenRow>], times: &[f64], verdict: Verdict) -> Ran {
+fn measure(copies: &[Vec<SeenRow>], times: &[(f64, f64)], verdict: Verdict) -> Ran {
     // When the last row of each window could be read, from whomever first.
     let mut first: BTreeMap<u64, SeenRow> = BTreeMap::new();
     for row in copies.iter().flatten() {
@@ -231,11 +184,10 @@ fn measure(copies: &[Vec<SeenRow>], times: &[f64], verdict: Verdict) -> Ran {
     let late = |(&end, &(_, at)): (&i64, &(i64, f64))| (end as f64, at - end as f64);
     let windows: Vec<(f64, f64)> = windows.iter().map(late).collect();
     // The windows whose rows were still on their way when it happened count too.
-    let touched = |at: f64, end: f64| end > at - 100.0 && end < at + AFTERMATH_MS;
+    let touched = |(from, to): (f64, f64), end| end > from - 100.0 && end < to + AFTERMATH_MS;
     let disturbed = |end: f64| {
-        times
-            .iter()
-            .any(|&at| end > at - 300.0 && end < at + 3_000.0)
+        let mut times = times.iter();
+        times.any(|&(from, to)| end > from - 300.0 && end < to + 3_500.0)
     };
     let mut usual: Vec<f64> = windows
         .iter()
@@ -246,11 +198,11 @@ fn measure(copies: &[Vec<SeenRow>], times: &[f64], verdict: Verdict) -> Ran {
         usual = windows.iter().map(|(_, late)| *late).collect();
     }
     let usual = quantile(&usual, 0.5);
-    let worst = |&at: &f64| {
-        let of = windows.iter().filter(|(end, _)| touched(at, *end));
+    let worst = |&time: &(f64, f64)| {
+        let of = windows.iter().filter(|(end, _)| touched(time, *end));
         of.map(|(_, late)| late - usual).fold(0.0, f64::max)
     };
-    let next = |&at: &f64| {
+    let next = |&(at, _): &(f64, f64)| {
         let later = first
             .values()
             .filter(|row| (row.start_ms + WINDOW_MS) as f64 > at);

@@ -4,9 +4,13 @@
 
 mod cluster;
 mod events;
+pub mod fault;
+mod hogs;
 pub mod live;
+mod network;
 mod process;
 mod table;
+mod waits;
 
 use std::path::PathBuf;
 
@@ -14,8 +18,11 @@ use anyhow::{Context, Result};
 
 pub use cluster::{Cluster, get};
 pub use events::{EVENT_BYTES, Events, T0, append_now, fill_topic, producer};
+pub use hogs::Hogs;
+pub use network::Network;
 pub use process::{Used, cpu, finished, memory, peak};
 pub use table::{Table, figure, median};
+pub use waits::Waits;
 
 /// A whole number from the environment.
 ///

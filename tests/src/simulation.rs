@@ -6,6 +6,7 @@
 
 mod check;
 mod faults;
+pub mod prompt;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -67,6 +68,22 @@ pub static TELLS: AtomicBool = AtomicBool::new(false);
 /// Something that must hold does not.
 #[must_use]
 pub fn run(seed: u64, kinds: &'static [Fault]) -> Ran {
+    let nodes = NODES[(seed % 4) as usize];
+    simulate(seed, nodes, move |outside, path| async move {
+        let mut world = World::new(outside, path, nodes);
+        // What is taken from a peer's checkpoint has not been compared: who was away reads it from the log.
+        world.keeps_log |= kinds.contains(&Fault::WrongAlone);
+        (1..=nodes).for_each(|node| world.start(node));
+        world.go(kinds).await
+    })
+}
+
+/// Runs what `body` makes of an outside without records and a directory for the nodes' data.
+fn simulate<R, F>(seed: u64, nodes: usize, body: impl FnOnce(Outside, PathBuf) -> F) -> R
+where
+    R: Send + 'static,
+    F: Future<Output = R> + Send + 'static,
+{
     let outside = Outside {
         log: Log::new(LANES),
         ..Outside::default()
@@ -74,14 +91,7 @@ pub fn run(seed: u64, kinds: &'static [Fault]) -> Ran {
     simulation::enter(&outside);
     let dir = TempDir::new_in(memory()).expect("a directory for the nodes' data");
     let path = dir.path().to_owned();
-    let nodes = NODES[(seed % 4) as usize];
-    simulated::simulate(seed, nodes, async move {
-        let mut world = World::new(outside, path, nodes);
-        // What is taken from a peer's checkpoint has not been compared: who was away reads it from the log.
-        world.keeps_log |= kinds.contains(&Fault::WrongAlone);
-        (1..=nodes).for_each(|node| world.start(node));
-        world.go(kinds).await
-    })
+    simulated::simulate(seed, nodes, body(outside, path))
 }
 
 /// A place for files that no disk holds up.
@@ -104,6 +114,8 @@ struct World {
     faults: Vec<Fault>,
     /// The log is long enough for all who are away for a while.
     keeps_log: bool,
+    /// What is other in the nodes' config.
+    alter: fn(String) -> String,
 }
 
 impl World {
@@ -117,6 +129,7 @@ impl World {
             check: Check::default(),
             faults: Vec::new(),
             keeps_log: nodes == 5,
+            alter: |config| config,
         }
     }
 
@@ -128,7 +141,7 @@ impl World {
     fn start_with(&mut self, node: Node, window: &str) {
         let path = self.dir.join(format!("{node}.toml"));
         self.seen[node] = Seen::default();
-        let config = config(node, self.nodes, window, self.keeps_log);
+        let config = (self.alter)(config(node, self.nodes, window, self.keeps_log));
         simulation::start(node, &path, &config, &self.disks[node], &self.seen[node]);
     }
 

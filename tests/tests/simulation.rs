@@ -1,6 +1,8 @@
 //! Some seeds of the simulation, each run of a cluster with all kinds of faults; `--bench simulate` runs many.
 
-use unisono_tests::simulation::{Fault, run};
+use std::time::Duration;
+
+use unisono_tests::simulation::{Fault, prompt, run};
 
 /// A leader that is wrong while it is alone, among what else may happen then.
 const WRONG_ALONE: &[Fault] = &[
@@ -30,6 +32,18 @@ fn without_faults_all_is_counted_once() {
         let (made, alone, not_kept) = ran.checkpoints;
         assert!(made > 10 && (alone, not_kept) == (0, 0), "{ran:?}");
     }
+}
+
+/// At the slowest beat that a config may say, a tick every 500 ms, a window's rows are in the sink soon after the records that
+/// close it: an eighth of the beat, and what a tick, its confirmation and a transaction take.
+#[test]
+fn rows_come_when_their_window_is_complete_not_when_the_beat_comes() {
+    let mut late: Vec<Duration> = (0..4).flat_map(prompt::lateness).collect();
+    late.sort();
+    println!("{late:?}");
+    assert!(late.len() >= 4 * 18, "rows of {} windows", late.len());
+    let worst = late.last().copied().unwrap_or_default();
+    assert!(worst < prompt::BEAT / 4, "rows took up to {worst:?}");
 }
 
 #[test]

@@ -4,13 +4,23 @@
 //! while is a reason; being equal never is, so that a trouble of all moves nothing. Who failed in office is trusted with no
 //! more than it could do then for some time; but among equals in that, what each can do now decides. Otherwise a leader that
 //! can do nothing would stay because the others had failed shortly before it.
+//!
+//! On a crowded machine every replica is worse than others now and then, for a moment, and whoever leads next is as badly off. So
+//! each remembers for how long it was worse and then, by itself, was not, and bears more than that.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use unisono_replication::lately::Lately;
+
 /// How long another one must be fitter.
 const HELD: Duration = Duration::from_millis(300);
+/// The same, in the longest moment of late, and at the most.
+const MOMENTS: u32 = 3;
+const MOST_HELD: Duration = Duration::from_secs(3);
+/// What lasts for so long is no moment but a trouble, though it passed.
+const TROUBLE: Duration = Duration::from_millis(1_500);
 /// How long one that failed in office counts as no fitter than it was then.
 const UNFIT: Duration = Duration::from_secs(30);
 
@@ -21,6 +31,10 @@ pub struct Fitness {
     fitter: BTreeMap<u16, Instant>,
     /// Its score when it gave the lead away for it, and when that was.
     failed: Option<(u32, Instant)>,
+    /// Since when another one can do more than this one, whoever leads.
+    worse: Option<Instant>,
+    /// How long that lasted of late before it passed.
+    moments: Lately,
 }
 
 impl Fitness {
@@ -30,6 +44,26 @@ impl Fitness {
         rank(self.trusted(able, now), able)
     }
 
+    /// Another one can do more than this one, or none can.
+    fn compare(&mut self, worse: bool, now: Instant) {
+        let lasted = match (worse, self.worse) {
+            (true, since) => {
+                self.worse = since.or(Some(now));
+                Duration::ZERO
+            }
+            (false, since) => {
+                self.worse = None;
+                since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+            }
+        };
+        let moment = if lasted < TROUBLE {
+            lasted
+        } else {
+            Duration::ZERO
+        };
+        self.moments.see(moment, now);
+    }
+
     fn trusted(&self, able: u32, now: Instant) -> u32 {
         let failed = self.failed.filter(|(_, at)| is_within(*at, now, UNFIT));
         failed.map_or(able, |(then, _)| able.min(then))
@@ -37,7 +71,7 @@ impl Fitness {
 
     /// Looks at the others' scores, which are fresh. Whom to hand over to, the fittest first, if it is time; `able` is as
     /// for [`Self::score`]. Those in `proven` were well for a while where this node was not: they need not be fitter for
-    /// longer.
+    /// longer than a moment of late.
     pub fn look(
         &mut self,
         leads: bool,
@@ -45,14 +79,24 @@ impl Fitness {
         (others, proven): (&BTreeMap<u16, u32>, &BTreeSet<u16>),
         now: Instant,
     ) -> Option<Vec<u16>> {
+        self.compare(others.values().any(|&score| ability(score) > able), now);
         let own = self.score(able, now);
         let is_fitter = |number: &u16| leads && others.get(number).is_some_and(|&it| it > own);
         self.fitter.retain(|number, _| is_fitter(number));
         for &number in others.keys().filter(|number| is_fitter(number)) {
             self.fitter.entry(number).or_insert(now);
         }
+        let moment = self.moments.most();
+        let long = (moment * MOMENTS).clamp(HELD, MOST_HELD);
         let held = self.fitter.iter();
-        let is_sure = |number, since| proven.contains(number) || !is_within(since, now, HELD);
+        let is_sure = |number, since| {
+            let long = if proven.contains(number) {
+                moment
+            } else {
+                long
+            };
+            !is_within(since, now, long)
+        };
         let held = held.filter(|&(number, &since)| is_sure(number, since));
         let mut held: Vec<u16> = held.map(|(&number, _)| number).collect();
         if held.is_empty() {
@@ -68,6 +112,11 @@ impl Fitness {
 fn rank(trusted: u32, able: u32) -> u32 {
     let half = |count: u32| count.min(u32::from(u16::MAX));
     half(trusted) << 16 | half(able)
+}
+
+/// What the score says that one can do.
+fn ability(score: u32) -> u32 {
+    score & u32::from(u16::MAX)
 }
 
 fn is_within(at: Instant, now: Instant, most: Duration) -> bool {
@@ -127,6 +176,42 @@ mod tests {
         assert_eq!(look(&mut fitness, true, 1, &equal, later), None);
         assert_eq!(look(&mut fitness, true, 2, &equal, later + HELD / 2), None);
         assert_eq!(look(&mut fitness, true, 1, &equal, later + HELD), None);
+    }
+
+    #[test]
+    fn who_was_worse_for_moments_bears_more_but_not_for_ever() {
+        let (well, others) = (scores(&[(2, 1)]), scores(&[(2, 2)]));
+        for (lasts_ms, held) in [
+            (50, HELD),
+            (400, Duration::from_millis(1_200)),
+            (1_400, MOST_HELD),
+            (1_500, HELD),
+            (60_000, HELD),
+        ] {
+            let (mut fitness, start) = (Fitness::default(), Instant::now());
+            assert_eq!(look(&mut fitness, false, 1, &others, start), None);
+            let start = start + Duration::from_millis(lasts_ms);
+            assert_eq!(look(&mut fitness, false, 1, &well, start), None);
+            assert_eq!(look(&mut fitness, true, 1, &others, start), None);
+            let early = start + held - Duration::from_millis(100);
+            assert_eq!(look(&mut fitness, true, 1, &others, early), None);
+            let given = look(&mut fitness, true, 1, &others, start + held);
+            assert_eq!(given, Some(vec![2]), "{lasts_ms}");
+        }
+    }
+
+    #[test]
+    fn one_that_has_proven_it_is_waited_for_as_long_as_a_moment_of_late() {
+        let (mut fitness, start) = (Fitness::default(), Instant::now());
+        let (well, others) = (scores(&[(2, 1)]), scores(&[(2, 2)]));
+        let later = |ms: u64| start + Duration::from_millis(ms);
+        let proven: BTreeSet<u16> = [2].into();
+        let mut look = |leads, others, ms| fitness.look(leads, 1, (others, &proven), later(ms));
+        assert_eq!(look(false, &others, 0), None);
+        assert_eq!(look(false, &well, 400), None);
+        assert_eq!(look(true, &others, 500), None);
+        assert_eq!(look(true, &others, 800), None);
+        assert_eq!(look(true, &others, 900), Some(vec![2]));
     }
 
     #[test]

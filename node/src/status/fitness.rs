@@ -45,10 +45,7 @@ pub async fn watch_fitness(core: Arc<Core>) {
             (true, false) => LEADER_LOOKS,
             (true, true) => IN_DOUBT,
         };
-        let own = match leads {
-            true => own_without(&core, &unfit.silent, unfit.hung).score,
-            false => 0,
-        };
+        let own = own_without(&core, &unfit.silent, unfit.hung).score;
         let voters = core.replica.view().borrow().voters.clone();
         let others = peers(&core, FRESH / 2).into_iter();
         let others = others.filter(|(number, _)| voters.contains(number));

@@ -35,8 +35,6 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// A process that is about to end may still take a connection: it is looked at again, so often.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
-/// A replica that wakes later than this behind its time was not scheduled, and what came to it lies unread.
-const OVERSLEPT: Duration = Duration::from_millis(30);
 /// A replica that started so lately stands only if no other can.
 const YOUNG: Duration = Duration::from_secs(3);
 
@@ -263,20 +261,15 @@ impl Takeover {
                 changed = view.changed() => changed.is_err(),
                 () = self.alarm.notified() => false,
                 () = wait_until(due) => {
-                    self.look_at_the_clock(due);
+                    if let Some(due) = due {
+                        self.detector().woke(due, rt::now());
+                    }
                     false
                 }
             };
             if ended {
                 return;
             }
-        }
-    }
-
-    fn look_at_the_clock(&self, due: Option<Instant>) {
-        let now = rt::now();
-        if due.is_some_and(|due| now.saturating_duration_since(due) > OVERSLEPT) {
-            self.detector().slept(now);
         }
     }
 

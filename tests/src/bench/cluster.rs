@@ -1,8 +1,10 @@
 //! Replicas as processes, with their folder, until they are dropped.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{cpu, peak, program};
+use super::{Network, cpu, peak, program};
 use crate::serve::Addresses;
 
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -22,6 +24,8 @@ pub struct Cluster {
     addresses: Addresses,
     replicas: u16,
     children: Vec<Child>,
+    /// Those that are started from now on run on this core alone.
+    core: Option<usize>,
 }
 
 impl Cluster {
@@ -30,15 +34,41 @@ impl Cluster {
     /// # Errors
     /// The program cannot be started.
     pub fn start(replicas: u16, cluster: &str, streams: &str) -> Result<Self> {
-        let mut made = Self {
+        let mut made = Self::of(replicas)?;
+        made.configure(cluster, streams)?;
+        made.run()?;
+        Ok(made)
+    }
+
+    /// Starts so many replicas that reach each other and the broker by a network that can be cut: `streams` are the sections
+    /// where the broker has this address.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start_in(
+        network: &Network,
+        replicas: u16,
+        streams: impl Fn(&str) -> String,
+    ) -> Result<Self> {
+        let mut made = Self::of(replicas)?;
+        let direct = (1..=replicas).map(|node| (node, made.addresses.raft(node).to_owned()));
+        let direct = direct.collect();
+        for node in 1..=replicas {
+            let peers = network.peers_of(node, &direct)?;
+            made.configure_one(node, &peers, "", &streams(&network.broker_of(node)))?;
+        }
+        made.run()?;
+        Ok(made)
+    }
+
+    fn of(replicas: u16) -> Result<Self> {
+        Ok(Self {
             dir: tempfile::tempdir()?,
             addresses: Addresses::of(replicas),
             replicas,
             children: Vec::new(),
-        };
-        made.configure(cluster, streams)?;
-        made.run()?;
-        Ok(made)
+            core: None,
+        })
     }
 
     /// Stops all replicas, and starts them with other sections and the same data.
@@ -58,17 +88,27 @@ impl Cluster {
     }
 
     fn configure(&self, cluster: &str, streams: &str) -> Result<()> {
-        let peers: Vec<String> = (1..=self.replicas)
-            .map(|node| format!("{node} = {:?}", self.addresses.raft(node)))
-            .collect();
-        for node in 1..=self.replicas {
-            let text = format!(
-                "data_dir = \"data{node}\"\n[node]\nid = {node}\nhttp = {:?}\n[cluster]\npeers = {{ {} }}\n{cluster}\n{streams}",
-                self.addresses.http(node),
-                peers.join(", "),
-            );
-            std::fs::write(self.dir.path().join(format!("u{node}.toml")), text)?;
-        }
+        let peers = (1..=self.replicas).map(|node| (node, self.addresses.raft(node).to_owned()));
+        let peers: BTreeMap<u16, String> = peers.collect();
+        (1..=self.replicas).try_for_each(|node| self.configure_one(node, &peers, cluster, streams))
+    }
+
+    fn configure_one(
+        &self,
+        node: u16,
+        peers: &BTreeMap<u16, String>,
+        cluster: &str,
+        streams: &str,
+    ) -> Result<()> {
+        let peers = peers
+            .iter()
+            .map(|(node, address)| format!("{node} = {address:?}"));
+        let text = format!(
+            "data_dir = \"data{node}\"\n[node]\nid = {node}\nhttp = {:?}\n[cluster]\npeers = {{ {} }}\n{cluster}\n{streams}",
+            self.addresses.http(node),
+            peers.collect::<Vec<_>>().join(", "),
+        );
+        std::fs::write(self.dir.path().join(format!("u{node}.toml")), text)?;
         Ok(())
     }
 
@@ -83,11 +123,20 @@ impl Cluster {
     fn spawn(&self, node: u16) -> Result<Child> {
         let mut options = OpenOptions::new();
         let log: File = options.create(true).append(true).open(self.log(node))?;
-        Command::new(program())
+        let mut command = match self.core {
+            None => Command::new(program()),
+            Some(core) => {
+                let mut command = Command::new("taskset");
+                command.args(["-c", &core.to_string()]).arg(program());
+                command
+            }
+        };
+        command
             .args(["serve", "--log", "warn", "--config"])
             .arg(self.dir.path().join(format!("u{node}.toml")))
             .args(["--parent-pid", &std::process::id().to_string()])
             .env_remove("UNISONO_LOG")
+            .env("UNISONO_DIE_IN_TRANSACTION", self.death_file())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -103,6 +152,51 @@ impl Cluster {
         let pid = self.process(node);
         let sent = Command::new("kill").args([signal, &pid]).status()?;
         ensure!(sent.success(), "replica {node} takes no {signal}");
+        Ok(())
+    }
+
+    /// Replicas that are started from now on run on this core alone.
+    pub fn pin_next(&mut self, core: usize) {
+        self.core = Some(core);
+    }
+
+    /// Once this file is there, the next replica that stands within a transaction of a sink takes it away and kills itself, if
+    /// the program has the feature `faults`.
+    #[must_use]
+    pub fn death_file(&self) -> PathBuf {
+        self.dir.path().join("die-in-transaction")
+    }
+
+    /// A replica whose process has ended.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn ended(&mut self) -> Result<Option<u16>> {
+        for (node, child) in (1..).zip(&mut self.children) {
+            if child.try_wait()?.is_some() {
+                return Ok(Some(node));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many replicas there are.
+    #[must_use]
+    pub fn replicas(&self) -> u16 {
+        self.replicas
+    }
+
+    /// Waits until all replicas say that they are ready.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn wait_ready(&self, patience: Duration) -> Result<()> {
+        let began = Instant::now();
+        let is_ready = |node| get(self.http(node), "/readyz").is_ok();
+        while !(1..=self.replicas).all(is_ready) {
+            ensure!(began.elapsed() < patience, "not all are ready");
+            std::thread::sleep(LOOK_EVERY);
+        }
         Ok(())
     }
 

@@ -11,14 +11,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow};
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::message::{BorrowedMessage, Headers};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 use serde_json::Value;
 
 use super::get;
 
-/// Events in a millisecond: 10,000 a second.
-const PER_MS: i64 = 10;
+/// Events in a millisecond, if nothing else is asked for: 10,000 a second.
+pub const PER_MS: i64 = 10;
 /// The windows' length in milliseconds.
 pub const WINDOW_MS: i64 = 200;
 /// The groups of each window.
@@ -56,6 +58,7 @@ pub struct Load {
     thread: Option<JoinHandle<Result<()>>>,
     /// When the first event is due.
     pub t0_ms: i64,
+    per_ms: i64,
 }
 
 impl Load {
@@ -64,6 +67,14 @@ impl Load {
     /// # Errors
     /// No client or no thread.
     pub fn start(brokers: &str, topic: &str) -> Result<Self> {
+        Self::start_at(brokers, topic, PER_MS)
+    }
+
+    /// The same with so many events in a millisecond, a multiple of the number of groups.
+    ///
+    /// # Errors
+    /// No client or no thread.
+    pub fn start_at(brokers: &str, topic: &str, per_ms: i64) -> Result<Self> {
         let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("enable.idempotence", "true")
@@ -72,7 +83,7 @@ impl Load {
         let t0_ms = (now_ms() as i64 / 1000 + 2) * 1000;
         let (stop, worst) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (ends, late, topic) = (Arc::clone(&stop), Arc::clone(&worst), topic.to_owned());
-        let body = move || produce(&producer, &topic, t0_ms, &ends, &late);
+        let body = move || produce(&producer, &topic, (t0_ms, per_ms), &ends, &late);
         let thread = std::thread::Builder::new()
             .name("load".to_owned())
             .spawn(body)?;
@@ -81,6 +92,7 @@ impl Load {
             worst,
             thread: Some(thread),
             t0_ms,
+            per_ms,
         })
     }
 
@@ -90,11 +102,25 @@ impl Load {
         self.worst.swap(0, Ordering::Relaxed)
     }
 
+    /// Compares what was seen with what it must give.
+    #[must_use]
+    pub fn judge(&self, rows: &[SeenRow]) -> Verdict {
+        judge_at(rows, self.t0_ms, self.per_ms)
+    }
+
     /// Ends it.
     ///
     /// # Errors
     /// The broker did not take all.
     pub fn end(mut self) -> Result<()> {
+        self.stop()
+    }
+
+    /// Ends it, and keeps what it takes to judge rows.
+    ///
+    /// # Errors
+    /// The broker did not take all.
+    pub fn stop(&mut self) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it was ended")?;
         thread.join().map_err(|_| anyhow!("the load panicked"))?
@@ -110,24 +136,32 @@ impl Drop for Load {
 fn produce(
     producer: &BaseProducer,
     topic: &str,
-    t0_ms: i64,
+    (t0_ms, per_ms): (i64, i64),
     stop: &AtomicBool,
     worst: &AtomicI64,
 ) -> Result<()> {
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
-        let due = (now_ms() as i64 - t0_ms + 1) * PER_MS;
+        let due = (now_ms() as i64 - t0_ms + 1) * per_ms;
         if next < due {
-            worst.fetch_max((due - next) / PER_MS - 1, Ordering::Relaxed);
+            worst.fetch_max((due - next) / per_ms - 1, Ordering::Relaxed);
         }
         while next < due {
-            let at = t0_ms + next / PER_MS;
+            let at = t0_ms + next / per_ms;
             let payload = format!("{{\"at\":{at},\"i\":{next},\"g\":\"g{}\"}}", next % GROUPS);
             let record = BaseRecord::<(), str>::to(topic)
                 .partition((next % i64::from(LANES)) as i32)
                 .payload(&payload);
-            producer.send(record).map_err(|(error, _)| error)?;
-            next += 1;
+            match producer.send(record) {
+                Ok(()) => next += 1,
+                // The broker is behind: what waits for it is late.
+                Err((error, _))
+                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull) =>
+                {
+                    producer.poll(Duration::from_millis(1));
+                }
+                Err((error, _)) => return Err(error.into()),
+            }
         }
         // Each call serves the answer for one batch; there are at most as many as partitions in a step.
         (0..2 * LANES).for_each(|_| producer.poll(Duration::ZERO));
@@ -177,9 +211,9 @@ impl SeenRow {
     }
 
     /// What the row must say, by the load alone.
-    fn right(&self, t0_ms: i64) -> bool {
-        let first = (self.start_ms - t0_ms) * PER_MS;
-        let events = WINDOW_MS * PER_MS / GROUPS;
+    fn right(&self, t0_ms: i64, per_ms: i64) -> bool {
+        let first = (self.start_ms - t0_ms) * per_ms;
+        let events = WINDOW_MS * per_ms / GROUPS;
         // first + group, and so on in steps of the number of groups.
         let sum = events * (first + self.group) + GROUPS * events * (events - 1) / 2;
         first >= 0 && self.values == (events, sum)
@@ -194,26 +228,56 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of a topic with one partition.
+    /// Of a topic with one partition, in which only the rows of the first pipeline are.
     ///
     /// # Errors
     /// No client or no thread.
     pub fn start(brokers: &str, topic: &str) -> Result<Self> {
+        Self::of_topic(brokers, topic, "live0")
+    }
+
+    /// Of one pipeline, on a topic with one partition.
+    ///
+    /// # Errors
+    /// No client or no thread.
+    pub fn of_topic(brokers: &str, topic: &str, pipeline: &str) -> Result<Self> {
+        Self::isolated(brokers, topic, pipeline, "read_committed")
+    }
+
+    /// The same with what was never committed.
+    ///
+    /// # Errors
+    /// No client or no thread.
+    pub fn of_uncommitted(brokers: &str, topic: &str, pipeline: &str) -> Result<Self> {
+        Self::isolated(brokers, topic, pipeline, "read_uncommitted")
+    }
+
+    fn isolated(brokers: &str, topic: &str, pipeline: &str, isolation: &str) -> Result<Self> {
         let consumer: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("group.id", "reader")
             .set("enable.auto.commit", "false")
-            .set("isolation.level", "read_committed")
+            .set("isolation.level", isolation)
             .set("fetch.wait.max.ms", "20")
             .set("fetch.queue.backoff.ms", "1")
             .create()?;
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, 0, Offset::Beginning)?;
         consumer.assign(&list)?;
+        let pipeline = pipeline.to_owned();
+        let is_of = move |message: &BorrowedMessage<'_>| {
+            let headers = message.headers();
+            let mut headers = headers.iter().flat_map(|headers| headers.iter());
+            let name = headers.find(|header| header.key == "pipeline");
+            name.and_then(|header| header.value) == Some(pipeline.as_bytes())
+        };
         Self::run(move |stop, rows| {
             while !stop.load(Ordering::Relaxed) {
                 if let Some(message) = consumer.poll(Duration::from_millis(50)) {
                     let message = message?;
+                    if !is_of(&message) {
+                        continue;
+                    }
                     let made = message.timestamp().to_millis();
                     let row = SeenRow::parse(message.payload().unwrap_or_default(), made)?;
                     lock(rows).push(row);
@@ -320,9 +384,13 @@ pub struct Verdict {
     pub rows: usize,
 }
 
-/// Compares what was seen with what the load must give.
+/// Compares what was seen with what a load of the usual pace must give.
 #[must_use]
 pub fn judge(rows: &[SeenRow], t0_ms: i64) -> Verdict {
+    judge_at(rows, t0_ms, PER_MS)
+}
+
+fn judge_at(rows: &[SeenRow], t0_ms: i64, per_ms: i64) -> Verdict {
     let mut seen: BTreeMap<(i64, i64), usize> = BTreeMap::new();
     let mut verdict = Verdict {
         rows: rows.len(),
@@ -331,7 +399,7 @@ pub fn judge(rows: &[SeenRow], t0_ms: i64) -> Verdict {
     let mut next = 0;
     for row in rows {
         *seen.entry((row.start_ms, row.group)).or_default() += 1;
-        verdict.wrong += usize::from(!row.right(t0_ms) || row.seq > next);
+        verdict.wrong += usize::from(!row.right(t0_ms, per_ms) || row.seq > next);
         next = next.max(row.seq + 1);
     }
     verdict.duplicates = seen.values().map(|count| count - 1).sum();

@@ -48,7 +48,7 @@ fn sum(one: (u64, u64, u64), other: (u64, u64, u64)) -> (u64, u64, u64) {
 }
 
 /// What a window counts: a pipeline, the window's end in milliseconds, and the group.
-type Window = (String, u64, Option<u64>);
+pub(super) type Window = (String, u64, Option<u64>);
 
 impl Check {
     /// Compares what every running node has published with what was seen before.
@@ -224,7 +224,7 @@ impl Check {
 }
 
 /// Which window a row is of.
-fn window(row: &[u8]) -> Window {
+pub(super) fn window(row: &[u8]) -> Window {
     let row: Value = serde_json::from_slice(row).expect("rows are JSON");
     let end: jiff::Timestamp = row["end"]
         .as_str()

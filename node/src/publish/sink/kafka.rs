@@ -24,6 +24,7 @@ pub use error::SinkError;
 use super::{Bounds, Fate, Frontier, PublishError, PublishRow, Sink};
 use crate::config::{SinkConfig, SinkKind};
 use crate::kafka::context::ClientEvents;
+use crate::threads::test_death_in_transaction;
 use error::{foreign, is_fenced, is_refused, is_too_large};
 use fence::Pace;
 use frontier::{Found, FrontierReader, ReadError};
@@ -182,6 +183,7 @@ impl KafkaSink {
         if let Some((index, error)) = producer.context().take_failed() {
             return Err(self.not_taken(batch.get(index), &error, batch.len() == 1));
         }
+        test_death_in_transaction();
         producer
             .commit_transaction(COMMIT_WITHIN)
             .map_err(|error| self.not_committed(&error))
