@@ -2,6 +2,8 @@
 
 mod broker;
 mod clients;
+mod cluster;
 
 pub use broker::{Denied, TestBroker};
 pub use clients::{Committed, Outcome};
+pub use cluster::TestBrokers;

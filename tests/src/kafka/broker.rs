@@ -15,6 +15,8 @@ pub struct TestBroker {
     dir: TempDir,
     port: u16,
     gates: Vec<Place>,
+    /// As the script wants it: its number, the cluster's id and the controllers' ports.
+    pub(super) member: Option<String>,
 }
 
 /// Whether a topic may not be read.
@@ -76,7 +78,12 @@ impl TestBroker {
             .context("could not make a folder for the test broker")?;
         let port = free_port()?;
         let gates = Vec::new();
-        Ok(Self { dir, port, gates })
+        Ok(Self {
+            dir,
+            port,
+            gates,
+            member: None,
+        })
     }
 
     /// Starts a broker that has so many listeners beside, each for clients that come by a gate.
@@ -113,6 +120,7 @@ impl TestBroker {
             .arg(self.dir.path())
             .args(["--until", &std::process::id().to_string()])
             .args(["--gates", &gates.join(",")])
+            .args(["--member", self.member.as_deref().unwrap_or_default()])
             .output()
             .context("could not run deploy/kafka/kafka")?;
         if !output.status.success() {
@@ -219,7 +227,7 @@ impl Drop for TestBroker {
 }
 
 /// A free port below those that the system gives to outgoing connections.
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     for _ in 0..100 {
         let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let port = u16::try_from(20_000 + random % 10_000)?;

@@ -41,7 +41,7 @@ pub enum Outcome {
     Abort,
 }
 
-fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
+pub(super) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -1,0 +1,136 @@
+//! Several brokers of one cluster.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+
+use super::broker::{TestBroker, free_port};
+use super::clients::wait;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+/// A cluster id as Kafka wants it: 16 bytes in base64.
+const CLUSTER: &str = "VW5pc29ub1Rlc3RzMDAwMQ";
+
+/// Three brokers, each a controller too. They end with the value.
+pub struct TestBrokers {
+    brokers: Vec<TestBroker>,
+}
+
+impl TestBrokers {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// As [`TestBroker::start`].
+    pub fn start() -> Result<Self> {
+        let ports = [free_port()?, free_port()?, free_port()?];
+        let ports = ports.map(|port| port.to_string()).join(",");
+        let member = |node| -> Result<TestBroker> {
+            let mut broker = TestBroker::not_started()?;
+            broker.member = Some(format!("{node}@{CLUSTER}:{ports}"));
+            Ok(broker)
+        };
+        let brokers = (1..=3).map(member).collect::<Result<Vec<_>>>()?;
+        // None answers before most are there.
+        std::thread::scope(|scope| {
+            let starting = brokers
+                .iter()
+                .map(|broker| scope.spawn(|| broker.start_again()));
+            let starting: Vec<_> = starting.collect();
+            starting
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a start panicked"))?)
+        })?;
+        Ok(Self { brokers })
+    }
+
+    /// One of them, by its number, counted from 1.
+    #[must_use]
+    pub fn broker(&self, node: i32) -> &TestBroker {
+        &self.brokers[usize::try_from(node - 1).unwrap_or(0)]
+    }
+
+    /// All addresses, as clients want them.
+    #[must_use]
+    pub fn addresses(&self) -> String {
+        let all = self.brokers.iter().map(TestBroker::address);
+        all.collect::<Vec<_>>().join(",")
+    }
+
+    /// What every client is told.
+    #[must_use]
+    pub fn config(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", self.addresses());
+        config
+    }
+
+    /// Creates a topic whose partitions have these replicas.
+    ///
+    /// # Errors
+    /// What the brokers say.
+    pub fn create_topic(
+        &self,
+        name: &str,
+        replicas: &[&[i32]],
+        settings: &[(&str, &str)],
+    ) -> Result<()> {
+        let admin: AdminClient<DefaultClientContext> = self.config().create()?;
+        let count = i32::try_from(replicas.len())?;
+        let mut topic = NewTopic::new(name, count, TopicReplication::Variable(replicas));
+        for (key, value) in settings {
+            topic = topic.set(key, value);
+        }
+        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+        for result in wait(admin.create_topics(&[topic], &options))?? {
+            result.map_err(|(topic, code)| anyhow!("creating topic {topic}: {code}"))?;
+        }
+        Ok(())
+    }
+
+    /// Who leads a partition, and which replicas are in sync, as one of the brokers says that is not `but`.
+    ///
+    /// # Errors
+    /// It does not say.
+    pub fn leader(&self, topic: &str, partition: i32, but: Option<i32>) -> Result<(i32, Vec<i32>)> {
+        let asked = (1..=3).find(|node| Some(*node) != but).unwrap_or(1);
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", self.broker(asked).address());
+        let client: BaseConsumer = config.create()?;
+        let metadata = client.fetch_metadata(Some(topic), Duration::from_secs(5))?;
+        let found = metadata.topics().first().context("no metadata")?;
+        let partition = found.partitions().iter().find(|it| it.id() == partition);
+        let partition = partition.context("no such partition")?;
+        Ok((partition.leader(), partition.isr().to_vec()))
+    }
+
+    /// Waits until a partition is led and in sync as wanted; gives the leader.
+    ///
+    /// # Errors
+    /// It does not come to that.
+    pub fn wait_leader(
+        &self,
+        topic: &str,
+        partition: i32,
+        but: Option<i32>,
+        wanted: impl Fn(i32, &[i32]) -> bool,
+    ) -> Result<i32> {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let found = self.leader(topic, partition, but);
+            if let Ok((leader, in_sync)) = &found
+                && wanted(*leader, in_sync)
+            {
+                return Ok(*leader);
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "partition {partition} of {topic}: {found:?}"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
