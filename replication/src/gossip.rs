@@ -42,6 +42,8 @@ pub struct PeerStatus {
     pub status: Vec<u8>,
     /// When it was heard.
     pub received: Instant,
+    /// When its process was first heard.
+    pub since: Instant,
     /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long.
     pub clock_offset_ms: f64,
     /// How long a question and its answer took of late, on a connection that was there.
@@ -52,6 +54,8 @@ pub struct PeerStatus {
 struct Heard {
     told: Told,
     received: Instant,
+    /// When its process was first heard.
+    since: Instant,
     /// Its wall clock when that was received. Not how far it is from ours: ours may be set at any time.
     wall_ms: f64,
     /// How long questions and their answers took of late.
@@ -147,11 +151,16 @@ impl Gossip {
             (Some(known), Some(took)) => Some((known * 7 + took) / 8),
             (known, took) => took.or(known),
         };
+        let now = rt::now();
+        let before = heard.get(&told.number);
+        let before = before.filter(|before| before.told.process == told.process);
+        let since = before.map_or(now, |before| before.since);
         heard.insert(
             told.number,
             Heard {
                 told,
-                received: rt::now(),
+                received: now,
+                since,
                 wall_ms,
                 round_trip,
             },
@@ -170,6 +179,7 @@ impl Gossip {
             number,
             status: heard.told.status.clone(),
             received: heard.received,
+            since: heard.since,
             clock_offset_ms: heard.wall_ms + millis(rt::since(heard.received)) - own_ms,
             round_trip: heard.round_trip,
         };
@@ -328,5 +338,20 @@ mod tests {
         let ahead = gossip.peers()[0].clock_offset_ms;
         assert!((59_000.0..61_000.0).contains(&ahead), "{ahead}");
         assert_eq!(gossip.fresh()[&2].node_id, 22);
+    }
+
+    #[test]
+    fn a_peers_process_is_known_since_it_was_first_heard() {
+        let gossip = Gossip::new(1, 11, false);
+        let since = |peer: &Gossip| {
+            gossip.hear(peer.own(), 0.0, None);
+            gossip.peers()[0].since
+        };
+        let (before, after) = (Gossip::new(2, 22, true), Gossip::new(2, 22, true));
+        let first = since(&before);
+        assert_eq!(since(&before), first);
+        let restarted = since(&after);
+        assert!(restarted > first);
+        assert_eq!(since(&after), restarted);
     }
 }

@@ -30,6 +30,11 @@ pub fn contact(core: &Core) -> Duration {
     (core.config.cluster.election_timeout.1 * 2).max(CONTACT)
 }
 
+/// A process that was first heard so long ago has caught up.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Peers are heard five times a second.
+const HEARD: Duration = Duration::from_millis(300);
+
 /// The part that this node plays.
 #[must_use]
 pub fn seat(core: &Core, view: &View) -> Seat {
@@ -267,13 +272,16 @@ pub(super) fn own_without(core: &Core, silent: &BTreeSet<FeedId>, hung: Duration
 /// Why not; this node may still lead then.
 pub async fn give_away(core: &Core) -> Result<(), HandOverError> {
     let voters = core.replica.view().borrow().voters.clone();
-    let mut others: Vec<(u32, u16)> = peers(core, FRESH)
-        .into_iter()
-        .filter(|(number, _)| voters.contains(number))
-        .map(|(number, told)| (told.condition.score, number))
-        .collect();
-    others.sort_by_key(|&(score, number)| (Reverse(score), number));
-    let fittest: Vec<u16> = others.into_iter().map(|(_, number)| number).collect();
+    let told = peers(core, FRESH);
+    let mut others = core.replica.peers();
+    others.retain(|peer| voters.contains(&peer.number) && told.contains_key(&peer.number));
+    others.sort_by_key(|peer| {
+        // Who has just come takes in first what came meanwhile, and who was not heard just now may be gone, or come back.
+        let settled = rt::since(peer.since) >= SETTLED && rt::since(peer.received) < HEARD;
+        let score = told[&peer.number].condition.score;
+        (Reverse((score, settled)), peer.number)
+    });
+    let fittest: Vec<u16> = others.into_iter().map(|peer| peer.number).collect();
     match hand_over(core, &fittest).await {
         Err(HandOverError::NoCandidate) => hand_over(core, &[]).await,
         given => given,
