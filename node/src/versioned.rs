@@ -53,6 +53,7 @@ pub fn decode<T: for<'de> Deserialize<'de>>(head: &[u8], bytes: &[u8]) -> Result
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

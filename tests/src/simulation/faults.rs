@@ -17,8 +17,8 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 const AIM: Duration = Duration::from_secs(3);
 /// What is wrong in a state is in a row within so long.
 const SHOWS: Duration = Duration::from_secs(3);
-/// So many rows come at once, or nearly: one that lacks no more keeps up.
-const WINDOW_OF_ROWS: u64 = 8;
+/// So many rows come at once: one that lacks no more keeps up, and its word counts. In a second there are seven.
+const WINDOW_OF_ROWS: u64 = 4;
 /// A replica that was wrong is right again within so long.
 const WHOLE: Duration = Duration::from_secs(40);
 
@@ -265,27 +265,8 @@ impl World {
                 self.rest(a_while).await;
                 self.disks[node].set_hangs(false);
             }
-            Fault::Clock => {
-                // One at a time: two that are wrong alike are right.
-                (1..=self.nodes).for_each(|node| simulated::set_wall(node, 0));
-                // They hear of each other's.
-                self.rest(Duration::from_millis(500)).await;
-                simulated::set_wall(node, between(0..20_000) as i64 - 10_000);
-                self.rest(a_while).await;
-                if chance(50) {
-                    simulated::set_wall(node, 0);
-                }
-            }
-            Fault::ClockOfTwo => {
-                (1..=self.nodes).for_each(|node| simulated::set_wall(node, 0));
-                self.rest(Duration::from_millis(500)).await;
-                let away = 1 + node % self.nodes;
-                self.kill(away);
-                simulated::set_wall(node, between(0..20_000) as i64 - 10_000);
-                self.rest(Duration::from_secs(4) + a_while * 2).await;
-                simulated::set_wall(node, 0);
-                self.start(away);
-            }
+            Fault::Clock => self.clock(node, a_while).await,
+            Fault::ClockOfTwo => self.clock_of_two(node, a_while).await,
             Fault::WrongRecord => {
                 let lane = between(0..LANES as u64) as usize;
                 let wrong = Wrong(b"{\"t\":0,\"g\":9,\"v\":7}".to_vec());
@@ -300,6 +281,32 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// One clock at a time: two that are wrong alike are right.
+    async fn clock(&mut self, node: Node, a_while: Duration) {
+        self.all_clocks_are_right().await;
+        simulated::set_wall(node, between(0..20_000) as i64 - 10_000);
+        self.rest(a_while).await;
+        if chance(50) {
+            simulated::set_wall(node, 0);
+        }
+    }
+
+    async fn clock_of_two(&mut self, node: Node, a_while: Duration) {
+        self.all_clocks_are_right().await;
+        let away = 1 + node % self.nodes;
+        self.kill(away);
+        simulated::set_wall(node, between(0..20_000) as i64 - 10_000);
+        self.rest(Duration::from_secs(4) + a_while * 2).await;
+        simulated::set_wall(node, 0);
+        self.start(away);
+    }
+
+    /// And those who were wrong heard of the others'.
+    async fn all_clocks_are_right(&mut self) {
+        (1..=self.nodes).for_each(|node| simulated::set_wall(node, 0));
+        self.rest(Duration::from_millis(500)).await;
     }
 
     /// Of one leader at most: the others must be able to tell.

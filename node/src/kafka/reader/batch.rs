@@ -324,4 +324,5 @@ impl Aborted {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -181,6 +181,7 @@ impl Decompressor {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write;
 

@@ -96,12 +96,12 @@ impl Connection {
             patience: settings.answer_within,
             kept: Vec::new(),
         };
-        let (_, version) = Api::ApiVersions.versions();
-        let asked = connection.exchange(Api::ApiVersions, version, write_api_versions);
+        let (_, version) = Api::Versions.versions();
+        let asked = connection.exchange(Api::Versions, version, write_api_versions);
         connection.spoken = match Spoken::read(&asked.await?)? {
             Ok(spoken) => spoken,
-            Err(UNSUPPORTED_VERSION) => return Err(ConnectionError::Version(Api::ApiVersions)),
-            Err(code) => return Err(ConnectionError::Refused(Api::ApiVersions, code)),
+            Err(UNSUPPORTED_VERSION) => return Err(ConnectionError::Version(Api::Versions)),
+            Err(code) => return Err(ConnectionError::Refused(Api::Versions, code)),
         };
         Ok(connection)
     }

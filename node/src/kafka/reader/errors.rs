@@ -88,6 +88,7 @@ pub(super) fn name(code: i16) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::BTreeMap;
 

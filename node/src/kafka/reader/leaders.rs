@@ -308,6 +308,7 @@ fn text(id: &TopicId) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -12,7 +12,7 @@ use super::codec::{Cursor, Malformed, Writer};
 pub enum Api {
     Fetch,
     Metadata,
-    ApiVersions,
+    Versions,
     DescribeProducers,
 }
 
@@ -21,7 +21,7 @@ impl Api {
         match self {
             Self::Fetch => 1,
             Self::Metadata => 3,
-            Self::ApiVersions => 18,
+            Self::Versions => 18,
             Self::DescribeProducers => 61,
         }
     }
@@ -31,14 +31,14 @@ impl Api {
         match self {
             Self::Fetch => (12, 13),
             Self::Metadata => (10, 12),
-            Self::ApiVersions => (3, 3),
+            Self::Versions => (3, 3),
             Self::DescribeProducers => (0, 0),
         }
     }
 
     /// Whether an answer's head ends with tagged fields. The one to the first question must be readable by whoever asks.
     pub const fn answers_with_tags(self) -> bool {
-        !matches!(self, Self::ApiVersions)
+        !matches!(self, Self::Versions)
     }
 }
 
@@ -234,6 +234,7 @@ fn read_producer(cursor: &mut Cursor<'_>) -> Result<OpenTransaction, Malformed> 
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -158,6 +158,7 @@ fn address(text: &str) -> Result<BrokerAddress, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::BTreeMap;
 

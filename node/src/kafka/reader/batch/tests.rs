@@ -1,5 +1,8 @@
 use super::*;
 
+/// Offset, time after the first, key, value.
+type Written = (i64, i64, Option<&'static [u8]>, Option<Vec<u8>>);
+
 #[derive(Default)]
 struct Writing {
     transactional: bool,
@@ -8,7 +11,7 @@ struct Writing {
     compression: i16,
     producer: i64,
     base: i64,
-    records: Vec<(i64, i64, Option<&'static [u8]>, Option<Vec<u8>>)>,
+    records: Vec<Written>,
 }
 
 fn varint(to: &mut Vec<u8>, value: i64) {
