@@ -130,6 +130,10 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
     let mut lanes = Lanes::open(&brokers, "numbers", 3);
     let produced = std::thread::scope(|scope| {
         let producing = scope.spawn(|| produce(&brokers, "numbers", &stop));
+        // A lane that never heard of its leader says so after a while; those that did wait for the next one.
+        lanes.turn_until("begun", |lanes| {
+            lanes.records.iter().all(|records| !records.is_empty())
+        });
         let killing = scope.spawn(|| {
             for round in 0..kills() {
                 let all = |_: i32, in_sync: &[i32]| in_sync.len() == 3;
