@@ -5,8 +5,9 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
-use unisono_tests::serve::{Addresses, PIPELINE, Served, event};
+use unisono_tests::serve::{Addresses, PATIENCE, PIPELINE, Served, event};
 use unisono_tests::unisono_binary;
 
 #[path = "faults/kafka.rs"]
@@ -339,6 +340,11 @@ fn a_replica_with_other_bytes_stops_before_a_row_comes_of_them() {
             replica
                 .wait_ready(503, "hold other records here than were agreed")
                 .unwrap();
+            // The log may say it a moment later.
+            let deadline = Instant::now() + PATIENCE;
+            while !replica.said().contains("ERROR") && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(10));
+            }
             says_once(&replica.said(), &["ERROR", "hold other records here"]);
             assert!(replica.rows().unwrap().iter().all(|row| row.contains('x')));
         } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::{SinkKind, SourceKind, StartAt};
+use crate::config::{KafkaReader, SinkKind, SourceKind, StartAt};
 
 const PIPELINE: &str = "name='p'\nsources=['orders']\nsink='out'\ntime={field='t'}\nwindow={size='1m'}\nvalues={n='count()'}";
 
@@ -17,7 +17,7 @@ http = "127.0.0.1:8101"
 peers = { 1 = "127.0.0.1:8201", 2 = "127.0.0.1:8202", 3 = "127.0.0.1:8203" }
 [[source]]
 name = "orders"
-kafka = { brokers = "localhost:9092", topic = "orders", properties = { "fetch.wait.max.ms" = "100", "sasl.password" = "hunter2" } }
+kafka = { brokers = "localhost:9092", topic = "orders", reader = "librdkafka", properties = { "fetch.wait.max.ms" = "100", "sasl.password" = "hunter2" } }
 [[source]]
 name = "dns"
 files = { dir = "dns" }
@@ -56,6 +56,7 @@ fn a_node_config_means_what_it_says() {
         panic!("not kafka")
     };
     assert_eq!(kafka.start, StartAt::Earliest);
+    assert_eq!(kafka.reader, KafkaReader::Librdkafka);
     assert_eq!(kafka.properties.get("sasl.password"), Some("hunter2"));
     let SourceKind::Files(files) = &config.sources[1].kind else {
         panic!("not files")
@@ -138,6 +139,20 @@ fn what_is_fixed_is_refused_with_the_reason() {
         "topic = \"orders_stats\"",
         "topic = \"orders_stats\", properties = { \"enable.idempotence\" = false }",
         "sink[0].kafka.properties.\"enable.idempotence\": is fixed (true",
+    );
+}
+
+#[test]
+fn what_a_reader_does_not_know_is_refused_with_the_way_out() {
+    refused(
+        "reader = \"librdkafka\", ",
+        "",
+        "\"sasl.password\": is not known to the direct reader; remove it, or set reader = \"librdkafka\"",
+    );
+    refused(
+        "reader = \"librdkafka\"",
+        "reader = \"java\"",
+        "source[0].kafka.reader: \"java\" is neither direct nor librdkafka",
     );
 }
 
