@@ -9,7 +9,7 @@ use std::time::Instant;
 use tokio::sync::{Notify, mpsc, watch};
 use unisono_engine::row::StreamId;
 use unisono_replication::command::{FeedId, StreamKey};
-use unisono_replication::machine::Machine;
+use unisono_replication::machine::{self, Machine};
 use unisono_replication::rt;
 use unisono_replication::{Position, Replica};
 
@@ -99,6 +99,14 @@ pub struct Agreed {
 }
 
 impl Agreed {
+    /// Feeds that run here and that the log knows. One that goes on in another is gone from the log a moment before it is
+    /// from here.
+    pub fn known(&self) -> impl Iterator<Item = (FeedId, &Arc<Feed>, &machine::Feed)> {
+        let known = self.machine.feeds();
+        let feeds = self.feeds.iter();
+        feeds.filter_map(|(&id, feed)| Some((id, feed, known.get(&id)?)))
+    }
+
     /// Reads the definitions of the machine's pipelines that are not read yet, and forgets those that it no longer has.
     pub(crate) fn read_definitions(&mut self) {
         let pipelines = self.machine.pipelines();

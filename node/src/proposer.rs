@@ -183,8 +183,7 @@ impl Proposer {
             return Next::Say(Command::JoinFeeds(command));
         }
         if self.looked.is_none_or(|at| rt::since(at) >= LOOK_AROUND) {
-            for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
-                let known = &agreed.machine.feeds()[&id];
+            for (_, feed, known) in agreed.known().filter(|(id, ..)| !held.contains(id)) {
                 if let Some(command) = lanes::change(known, feed, authority.term) {
                     return Next::Say(command);
                 }
@@ -194,7 +193,7 @@ impl Proposer {
         let clocks = Clocks::read(&core);
         let mut feeds = Vec::new();
         let mut wait = AT_LEAST;
-        for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
+        for (id, feed, _) in agreed.known().filter(|(id, ..)| !held.contains(id)) {
             let pair = pairs.iter().find(|pair| pair.from == id);
             let limits = pair.map(|pair| pair.limits(&agreed, &feeds));
             match self.tick(&agreed, id, feed, clocks, limits.as_deref()) {
@@ -293,9 +292,8 @@ impl Proposer {
     /// What others have to confirm for the ticks that are due.
     fn wanted(&self, agreed: &Agreed, held: &BTreeSet<FeedId>) -> Vec<FeedQuestion> {
         let mut wanted = Vec::new();
-        for (&id, feed) in agreed.feeds.iter().filter(|(id, _)| !held.contains(id)) {
+        for (id, feed, state) in agreed.known().filter(|(id, ..)| !held.contains(id)) {
             let most = self.core.config.cluster.tick_bytes;
-            let state = &agreed.machine.feeds()[&id];
             let (mut in_hand, lanes) = confirm::wanted(state, feed, most);
             if in_hand == InHand::Some && feed.closes_beyond(known_cuts(state)) {
                 in_hand = InHand::Closing;

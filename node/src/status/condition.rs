@@ -149,11 +149,10 @@ pub fn held_by_transactions(agreed: &Agreed, only: Option<Incarnation>) -> Vec<S
     let pipelines = agreed.machine.pipelines();
     let only = only.map(|only| pipelines.get(&only.0).map(|pipeline| pipeline.feed));
     let mut told = Vec::new();
-    for (id, feed) in &agreed.feeds {
-        if only.is_some_and(|only| only != Some(*id)) {
+    for (id, feed, known) in agreed.known() {
+        if only.is_some_and(|only| only != Some(id)) {
             continue;
         }
-        let known = &agreed.machine.feeds()[id];
         for (lane, buffer) in known.lanes.iter().zip(feed.lanes()) {
             let Some(since) = buffer.held_since() else {
                 continue;
