@@ -6,12 +6,14 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use unisono_api::Order;
 use unisono_api::dto::EndTicks;
 use unisono_engine::row::{Seq, StreamId};
-use unisono_replication::rt::Handle;
+use unisono_replication::command::FeedId;
 use unisono_replication::rt::simulated::{self, Disk, Node, block_on};
+use unisono_replication::rt::{self, Handle};
 use unisono_replication::{PortLimits, Replica};
 
 pub use crate::publish::sink::simulated::Topic;
@@ -20,9 +22,13 @@ pub use crate::source::simulated::{Log, Wrong};
 use crate::alike;
 use crate::config::NodeConfig;
 use crate::core::Core;
+use crate::feed::Feed;
 use crate::handover::hand_over;
 use crate::serve;
 use crate::threads::lock;
+
+/// A tick that waits no longer is on its way; one that waits for a second costs a replica's word.
+const KEEPS_UP: Duration = Duration::from_millis(500);
 
 /// What lies outside of all nodes.
 #[derive(Clone, Default)]
@@ -120,14 +126,18 @@ impl Look {
         !doubted && self.0.results.streams().iter().all(whole)
     }
 
-    /// How many rows of all streams were computed here.
+    /// Whether its word counts, as far as it and whoever leads can tell: no tick waits for long to be taken in here, and if it
+    /// leads, all others' words count.
     #[must_use]
-    pub fn computed_rows(&self) -> u64 {
-        let streams = self.0.results.streams();
-        streams
-            .into_iter()
-            .map(|stream| self.computed(stream))
-            .sum()
+    pub fn keeps_up(&self) -> bool {
+        let agreed = self.0.agreed();
+        let waits = |feed: &Arc<Feed>| feed.waits_since().map_or(Duration::ZERO, rt::since);
+        let others = self.voters().0.saturating_sub(1);
+        let seconds = lock(&self.0.seconds);
+        let counts =
+            |feed: FeedId| self.leads().is_none() || seconds.eligible(feed).len() >= others;
+        let mut feeds = agreed.feeds.iter();
+        feeds.all(|(&id, feed)| waits(feed) < KEEPS_UP && counts(id))
     }
 
     /// How many rows of a stream were computed here.

@@ -17,8 +17,6 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 const AIM: Duration = Duration::from_secs(3);
 /// What is wrong in a state is in a row within so long.
 const SHOWS: Duration = Duration::from_secs(3);
-/// So many rows come at once: one that lacks no more keeps up, and its word counts. In a second there are seven.
-const WINDOW_OF_ROWS: u64 = 4;
 /// A replica that was wrong is right again within so long.
 const WHOLE: Duration = Duration::from_secs(40);
 
@@ -415,12 +413,11 @@ impl World {
             let looks = self.seen[1..].iter().filter_map(Seen::look);
             let looks: Vec<_> = looks.collect();
             let records = self.outside.log.len() as i64;
-            let rows = looks.iter().map(Look::computed_rows).max().unwrap_or(0);
             let is_well = |look: &Look| {
                 look.voters() == (self.nodes, false)
                     && look.agreed_records() + 20 >= records
                     // What is agreed it must read as well: lanes rest after an outage.
-                    && look.computed_rows() + WINDOW_OF_ROWS >= rows
+                    && look.keeps_up()
             };
             well = match looks.len() == self.nodes && looks.iter().all(is_well) {
                 true => well + 1,
