@@ -41,7 +41,8 @@ pub enum Confirmed {
 /// The other replicas, as the leader of one term sees them.
 #[derive(Debug, Default)]
 pub struct Seconds {
-    term: Option<u64>,
+    /// And when it began.
+    term: Option<(u64, Instant)>,
     peers: BTreeMap<u16, Peer>,
 }
 
@@ -88,9 +89,9 @@ impl Default for Standing {
 impl Seconds {
     /// These replicas are asked, in a term that this node leads. A new term begins anew; in the same one nothing is
     /// forgotten of those who stay.
-    pub fn begin(&mut self, term: u64, others: &[u16]) {
-        if self.term != Some(term) {
-            self.term = Some(term);
+    pub fn begin(&mut self, term: u64, others: &[u16], now: Instant) {
+        if self.term() != Some(term) {
+            self.term = Some((term, now));
             self.peers.clear();
         }
         self.peers.retain(|number, _| others.contains(number));
@@ -101,7 +102,7 @@ impl Seconds {
 
     /// The term that all of this is about.
     pub fn term(&self) -> Option<u64> {
-        self.term
+        self.term.map(|(term, _)| term)
     }
 
     /// How long a replica that does not confirm rows is waited for.
@@ -126,7 +127,8 @@ impl Seconds {
         }
     }
 
-    /// A replica has answered a question that was asked at `asked`, when the leader had read the log up to `index`.
+    /// A replica has answered a question that was asked at `asked`, when the leader had read the log up to `index`. What was
+    /// asked before the term began says nothing: it may have lain there since this node led before.
     pub fn answered(
         &mut self,
         number: u16,
@@ -136,6 +138,9 @@ impl Seconds {
         asked: Instant,
         now: Instant,
     ) {
+        if self.term.is_none_or(|(_, began)| asked < began) {
+            return;
+        }
         let Some(peer) = self.peers.get_mut(&number) else {
             return;
         };

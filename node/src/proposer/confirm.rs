@@ -164,7 +164,7 @@ impl Confirming {
 fn begin(core: &Core, term: u64) {
     let mut others = core.replica.view().borrow().voters.clone();
     others.retain(|&number| number != core.config.node.id);
-    lock(&core.seconds).begin(term, &others);
+    lock(&core.seconds).begin(term, &others, rt::now());
 }
 
 fn lane_of(core: &Core, feed: FeedId, lane: u32) -> Option<Arc<LaneBuffer>> {

@@ -13,8 +13,8 @@ struct Table {
 impl Table {
     fn new() -> Self {
         let mut seconds = Seconds::default();
-        seconds.begin(1, &[2, 3]);
         let now = Instant::now();
+        seconds.begin(1, &[2, 3], now);
         Self { seconds, now }
     }
 
@@ -180,6 +180,36 @@ fn whoever_is_stopped_or_behind_does_not_count() {
 }
 
 #[test]
+fn an_answer_from_before_the_term_says_nothing() {
+    let mut table = Table::new();
+    let question = table.ask();
+    let asked = table.now;
+    table.pass(MS);
+    table.seconds.begin(3, &[2, 3], table.now);
+    let behind = FeedAnswer {
+        feed: FEED,
+        state: FeedState::Behind,
+        lanes: Vec::new(),
+        unheard_ms: 0,
+    };
+    let answer = Answer {
+        applied: 1000,
+        feeds: vec![behind],
+        rows: Vec::new(),
+    };
+    table.pass(MS);
+    let now = table.now;
+    table
+        .seconds
+        .answered(2, &question, &answer, 1000, asked, now);
+    assert_eq!(table.seconds.eligible(FEED), vec![2, 3]);
+    table
+        .seconds
+        .answered(2, &question, &answer, 1000, now, now);
+    assert_eq!(table.seconds.eligible(FEED), vec![3]);
+}
+
+#[test]
 fn other_records_are_nobodys_word_and_two_of_the_same_outvote_the_leader() {
     let mut table = Table::new();
     table.holds(2, 40, 7);
@@ -210,10 +240,10 @@ fn a_new_voter_is_asked_in_the_same_term_and_one_that_is_gone_is_not() {
     let mut table = Table::new();
     table.holds(2, 40, 40);
     table.seconds.lost(3, FEED);
-    table.seconds.begin(1, &[2, 4]);
+    table.seconds.begin(1, &[2, 4], table.now);
     assert_eq!(table.seconds.eligible(FEED), vec![2, 4]);
     assert_eq!(table.confirmed(), Confirmed::UpTo(40));
-    table.seconds.begin(2, &[2, 3]);
+    table.seconds.begin(2, &[2, 3], table.now);
     assert_eq!(table.seconds.eligible(FEED), vec![2, 3]);
     assert_eq!(table.confirmed(), Confirmed::Nothing);
 }
