@@ -94,8 +94,7 @@ impl NodeService {
                 .map(|row| Bytes::from(row.json))
                 .collect(),
             published: published.0,
-            // After the last row before a hole there are more.
-            next: page.next.map(|next| next.0).or(hole.map(|hole| hole.0)),
+            next: page.next.map(|next| next.0).or(after_hole(hole, published)),
         })
     }
 
@@ -134,6 +133,14 @@ impl NodeService {
         }
         info
     }
+}
+
+/// Where to go on after the last row before a hole: there are more. Rows that come before the hole and are not compared with
+/// another replica's yet must not be passed over, and rows that came into the hole meanwhile not told twice: then this is the
+/// end for now.
+fn after_hole(hole: Option<(u64, u64)>, published: Seq) -> Option<u64> {
+    hole.map(|(first, _)| first)
+        .filter(|first| *first <= published.0)
 }
 
 fn log_unread() -> ServiceError {
@@ -270,4 +277,18 @@ fn fill(info: &mut PipelineInfo, stats: &PipelineStats) {
 fn internal(error: &ResultsError) -> ServiceError {
     tracing::error!(%error, "rows cannot be read");
     ServiceError::Internal(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_row_before_a_hole_is_passed_over_though_it_is_not_served_yet() {
+        assert_eq!(after_hole(None, Seq(7)), None);
+        assert_eq!(after_hole(Some((7, 9)), Seq(7)), Some(7));
+        assert_eq!(after_hole(Some((9, 12)), Seq(7)), None);
+        // Filled since it was looked at, up to there.
+        assert_eq!(after_hole(Some((5, 9)), Seq(7)), None);
+    }
 }
