@@ -140,7 +140,7 @@ impl NodeService {
 /// end for now.
 fn after_hole(hole: Option<(u64, u64)>, published: Seq) -> Option<u64> {
     hole.map(|(first, _)| first)
-        .filter(|first| *first <= published.0)
+        .filter(|first| *first == published.0)
 }
 
 fn log_unread() -> ServiceError {
