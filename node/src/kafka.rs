@@ -7,6 +7,7 @@ mod client;
 pub(crate) mod context;
 mod describe;
 pub mod properties;
+mod quiet;
 pub mod reader;
 pub mod source;
 

@@ -17,7 +17,6 @@ mod messages;
 mod settings;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -53,14 +52,11 @@ struct Shared {
     signal: Arc<Signal>,
     lanes: Mutex<BTreeMap<i32, Lane>>,
     answers: Mutex<Answers>,
-    /// Lanes that an open transaction holds for long, of which nobody has said which.
-    held: Mutex<Vec<(i32, i64)>>,
     /// There are other lanes to fetch, or more room.
     changed: Notify,
     /// A lane was opened.
     opened: Notify,
     stop: Notify,
-    stopped: AtomicBool,
 }
 
 impl Shared {
@@ -72,12 +68,18 @@ impl Shared {
         lock(&self.answers)
     }
 
-    fn ask_who_holds(&self, partition: i32, offset: i64) {
-        lock(&self.held).push((partition, offset));
-    }
-
-    fn take_held(&self) -> Vec<(i32, i64)> {
-        std::mem::take(&mut lock(&self.held))
+    /// These lanes cannot be read on, for this reason, unless they have another.
+    fn fail(&self, which: impl Fn(i32, &Lane) -> bool, error: &KafkaSourceError) {
+        let mut any = false;
+        for (&partition, lane) in &mut *self.lanes() {
+            if !lane.has_failed() && which(partition, lane) {
+                lane.fail(error.clone());
+                any = true;
+            }
+        }
+        if any {
+            self.signal.raise();
+        }
     }
 
     /// A difference between the topic that is read and an agreed one, as an error.
@@ -104,11 +106,9 @@ impl DirectSource {
             signal: Arc::clone(signal),
             lanes: Mutex::default(),
             answers: Mutex::default(),
-            held: Mutex::default(),
             changed: Notify::new(),
             opened: Notify::new(),
             stop: Notify::new(),
-            stopped: AtomicBool::new(false),
         });
         let source = Self {
             shared: Arc::clone(&shared),
@@ -131,15 +131,11 @@ impl DirectSource {
             .map_err(failed)?;
         threads::spawn(threads::Role::KafkaRead, None, move || {
             let local = tokio::task::LocalSet::new();
+            let client = Client::new(Arc::clone(&shared), settings);
             runtime.block_on(local.run_until(async {
-                let stop = shared.stop.notified();
-                if shared.stopped.load(Ordering::SeqCst) {
-                    return;
-                }
-                let client = Client::new(Arc::clone(&shared), settings);
                 tokio::select! {
                     () = Finder::new(client).run() => {}
-                    () = stop => {}
+                    () = shared.stop.notified() => {}
                 }
             }));
         })
@@ -250,8 +246,7 @@ impl DirectSource {
 
 impl Drop for DirectSource {
     fn drop(&mut self) {
-        self.shared.stopped.store(true, Ordering::SeqCst);
-        // A permit is kept for a thread that has not begun to wait.
+        // It is kept for a thread that has not begun to wait.
         self.shared.stop.notify_one();
     }
 }

@@ -326,3 +326,5 @@ impl Aborted {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::{large_batch, plain_batch};

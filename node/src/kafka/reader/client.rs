@@ -16,7 +16,7 @@ use super::Shared;
 use super::connection::{Connection, ConnectionError};
 use super::errors::{Place, Verdict};
 use super::fetch::{Answer, Answered, Session, Terms, Wanted, read_fetch, write_fetch};
-use super::lane::Taken;
+use super::lane::{Lane, Taken};
 use super::messages::{Api, BrokerAddress, Leader, TopicId};
 use super::settings::Settings;
 use crate::kafka::source::KafkaSourceError;
@@ -38,6 +38,8 @@ pub(super) struct Client {
     pub(super) leaders: RefCell<BTreeMap<i32, Leader>>,
     /// Partitions that are left alone until then.
     paused: RefCell<BTreeMap<i32, Instant>>,
+    /// Partitions that an open transaction holds for long, and where, of which nobody has said whose it is.
+    pub(super) held: RefCell<Vec<(i32, i64)>>,
     /// Ask where partitions are led.
     pub(super) stale: Notify,
     /// Fetching from each broker.
@@ -52,6 +54,7 @@ impl Client {
             topic: RefCell::default(),
             leaders: RefCell::default(),
             paused: RefCell::default(),
+            held: RefCell::default(),
             stale: Notify::new(),
             tasks: RefCell::default(),
         })
@@ -119,17 +122,13 @@ impl Client {
             reason: error.reason(),
         };
         let leaders = self.leaders.borrow();
-        let mut lanes = self.shared.lanes();
-        for (partition, lane) in &mut *lanes {
-            let is_led = leaders
-                .get(partition)
-                .is_some_and(|leader| leader.broker == broker);
-            if is_led && !lane.was_answered() {
-                lane.fail(unreachable.clone());
-            }
-        }
-        drop(lanes);
-        self.shared.signal.raise();
+        let leads = |partition| {
+            leaders
+                .get(&partition)
+                .is_some_and(|it| it.broker == broker)
+        };
+        let waits = |partition, lane: &Lane| leads(partition) && !lane.was_answered();
+        self.shared.fail(waits, &unreachable);
     }
 
     /// Fetches until the connection ends; tells why, and whether it ever answered.
@@ -223,12 +222,9 @@ impl Client {
     }
 
     fn take(&self, wanted: &BTreeMap<i32, Wanted>, answer: &Answer, bytes: &Bytes, asked: Instant) {
-        let mut held = Vec::new();
         let mut news = false;
-        let mut told = BTreeMap::new();
-        for answered in &answer.partitions {
-            told.insert(answered.partition, answered);
-        }
+        let told = answer.partitions.iter();
+        let told: BTreeMap<_, _> = told.map(|told| (told.partition, told)).collect();
         let mut lanes = self.shared.lanes();
         for (&partition, wanted) in wanted {
             let Some(lane) = lanes.get_mut(&partition) else {
@@ -236,30 +232,15 @@ impl Client {
             };
             let taken = match told.get(&partition) {
                 None => lane.unchanged(wanted, asked),
-                Some(answered) => match self.outcome(wanted, answered) {
-                    Ok(()) => {
-                        let records = own(bytes, answered);
-                        lane.take(wanted, answered, records, asked)
-                            .unwrap_or_else(|error| {
-                                lane.fail(
-                                    self.place(partition, wanted.offset)
-                                        .fatal(error.to_string()),
-                                );
-                                Taken::Records
-                            })
-                    }
-                    // It was opened anew meanwhile.
-                    Err(_) if lane.next() != wanted.offset => Taken::Nothing,
-                    Err(Some(error)) => {
-                        lane.fail(error);
-                        Taken::Records
-                    }
-                    Err(None) => Taken::Nothing,
-                },
+                Some(answered) => self.take_one(lane, wanted, answered, bytes, asked),
             };
-            news |= taken == Taken::Records;
-            if taken == Taken::Held {
-                held.push((partition, lane.next()));
+            match taken {
+                Taken::Records => news = true,
+                Taken::Held => {
+                    self.held.borrow_mut().push((partition, lane.next()));
+                    self.stale.notify_one();
+                }
+                Taken::Nothing => {}
             }
         }
         drop(lanes);
@@ -274,9 +255,30 @@ impl Client {
         if news {
             self.shared.signal.raise();
         }
-        for (partition, offset) in held {
-            self.shared.ask_who_holds(partition, offset);
-            self.stale.notify_one();
+    }
+
+    fn take_one(
+        &self,
+        lane: &mut Lane,
+        wanted: &Wanted,
+        answered: &Answered,
+        bytes: &Bytes,
+        asked: Instant,
+    ) -> Taken {
+        let taken = self.outcome(wanted, answered).and_then(|()| {
+            let taken = lane.take(wanted, answered, own(bytes, answered), asked);
+            let place = self.place(answered.partition, wanted.offset);
+            taken.map_err(|error| Some(place.fatal(error.to_string())))
+        });
+        match taken {
+            Ok(taken) => taken,
+            // It was opened anew meanwhile.
+            Err(_) if lane.next() != wanted.offset => Taken::Nothing,
+            Err(None) => Taken::Nothing,
+            Err(Some(error)) => {
+                lane.fail(error);
+                Taken::Records
+            }
         }
     }
 

@@ -2,23 +2,15 @@
 //! clock.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 
 use super::batch::{Aborted, Batch, BatchError, extent};
 use super::compression::Decompressor;
 use super::fetch::{Answered, Wanted};
+use crate::kafka::quiet::{FRESH, Hold, Quiet};
 use crate::kafka::source::KafkaSourceError;
-
-/// An answer older than this, from when it was asked, is no evidence.
-const FRESH: Duration = Duration::from_secs(2);
-/// A lane that was looked at so lately has been silent since then, not only since it is known.
-const LOOKED_AT: Duration = Duration::from_millis(150);
-/// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
-const HELD: Duration = Duration::from_secs(2);
-/// It is said in the log when that has lasted so long: many transactions take some seconds.
-const HELD_LONG: Duration = Duration::from_secs(10);
 
 /// Where records are put.
 pub trait Target {
@@ -100,14 +92,6 @@ struct Seen {
     asked: Instant,
 }
 
-/// More was appended than can be read.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    position: i64,
-    since: Instant,
-    told: bool,
-}
-
 /// What came of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
@@ -135,13 +119,12 @@ pub(super) struct Lane {
     position: i64,
     seen: Option<Seen>,
     failed: Option<KafkaSourceError>,
-    /// As agreed; empty: not compared, or it was and is right.
+    /// As agreed; empty: it is not compared.
     pub(super) identity: String,
+    /// It was, and is right.
     pub(super) identified: bool,
-    quiet: bool,
-    quiet_since: Instant,
-    looked: Instant,
-    held: Option<Held>,
+    quiet: Quiet,
+    held: Hold,
 }
 
 impl Lane {
@@ -158,10 +141,8 @@ impl Lane {
             failed: None,
             identity: identity.to_owned(),
             identified: false,
-            quiet: false,
-            quiet_since: now,
-            looked: now,
-            held: None,
+            quiet: Quiet::new(now),
+            held: Hold::default(),
         }
     }
 
@@ -255,21 +236,7 @@ impl Lane {
         let Some(seen) = self.seen else { return false };
         let is_held =
             self.is_read() && self.fetch >= seen.last_stable && seen.high_watermark > self.fetch;
-        if !is_held {
-            self.held = None;
-            return false;
-        }
-        let position = self.fetch;
-        let known = self.held.filter(|held| held.position == position);
-        let mut held = known.unwrap_or(Held {
-            position,
-            since: asked,
-            told: false,
-        });
-        let tell = !held.told && asked.saturating_duration_since(held.since) >= HELD_LONG;
-        held.told |= tell;
-        self.held = Some(held);
-        tell
+        self.held.see(is_held.then_some(self.fetch), asked)
     }
 
     /// Whether all that was fetched was given out.
@@ -305,12 +272,7 @@ impl Lane {
 
     /// The lane was looked at, and gave something or nothing.
     pub(super) fn looked(&mut self, quiet: bool, now: Instant) {
-        if quiet && !self.quiet {
-            let is_recent = now.saturating_duration_since(self.looked) < LOOKED_AT;
-            self.quiet_since = if is_recent { self.looked } else { now };
-        }
-        self.looked = now;
-        self.quiet = quiet;
+        self.quiet.look(quiet, now);
     }
 
     pub(super) fn at_end(&self, now: Instant) -> Option<i64> {
@@ -326,14 +288,12 @@ impl Lane {
 
     /// Since when nothing has come, and nobody has said that there is nothing.
     pub(super) fn unanswered_since(&self) -> Option<Instant> {
-        let seen = self.seen.filter(|_| self.quiet)?;
-        Some(seen.asked.max(self.quiet_since))
+        Some(self.seen?.asked.max(self.quiet.since()?))
     }
 
     pub(super) fn held_since(&self, now: Instant) -> Option<Instant> {
         self.fresh(now)?;
-        let held = self.held.filter(|held| held.position == self.position)?;
-        (now.saturating_duration_since(held.since) >= HELD).then_some(held.since)
+        self.held.since(self.position, now)
     }
 
     fn fresh(&self, now: Instant) -> Option<Seen> {
@@ -341,3 +301,8 @@ impl Lane {
         self.seen.filter(is_fresh)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+#[path = "lane/tests.rs"]
+mod tests;

@@ -123,20 +123,8 @@ impl Finder {
             brokers: settings.brokers.clone(),
             reason: error.reason(),
         };
-        self.fail(|lane| !lane.identified, &unreachable);
-    }
-
-    fn fail(&self, which: impl Fn(&super::lane::Lane) -> bool, error: &KafkaSourceError) {
-        let mut any = false;
-        for lane in self.client.shared.lanes().values_mut() {
-            if !lane.has_failed() && which(lane) {
-                lane.fail(error.clone());
-                any = true;
-            }
-        }
-        if any {
-            self.client.shared.signal.raise();
-        }
+        let shared = &self.client.shared;
+        shared.fail(|_, lane| !lane.identified, &unreachable);
     }
 
     /// Takes in what a broker knows. Whether all lanes that are read have a leader.
@@ -153,7 +141,7 @@ impl Finder {
             let change = identity.difference(&known.of_partition("0"));
             if let Some(difference) = change {
                 let error = self.client.shared.refuse(&identity, difference);
-                self.fail(|_| true, &error);
+                self.client.shared.fail(|_, _| true, &error);
             }
         }
         self.identity = Some(identity.clone());
@@ -175,11 +163,12 @@ impl Finder {
     fn refuse(&mut self, code: i16) {
         let is_missing = self.is_missing(None);
         let place = self.client.place(-1, -1);
-        match place.judge(code) {
-            Verdict::Fault(error) => self.fail(|_| true, &error),
-            Verdict::Missing if is_missing => self.fail(|_| true, &place.missing()),
-            _ => {}
-        }
+        let error = match place.judge(code) {
+            Verdict::Fault(error) => error,
+            Verdict::Missing if is_missing => place.missing(),
+            _ => return,
+        };
+        self.client.shared.fail(|_, _| true, &error);
     }
 
     /// Compares the topic with what was agreed of each lane that was opened since.
@@ -221,10 +210,8 @@ impl Finder {
                     settled = false;
                     if self.is_missing(Some(partition)) {
                         let error = self.client.place(partition, -1).missing();
-                        if let Some(lane) = self.client.shared.lanes().get_mut(&partition) {
-                            lane.fail(error);
-                        }
-                        self.client.shared.signal.raise();
+                        let shared = &self.client.shared;
+                        shared.fail(|other, _| other == partition, &error);
                     }
                 }
             }
@@ -240,7 +227,7 @@ impl Finder {
 
     /// Says which transactions hold lanes that were asked for.
     async fn tell_who_holds(&self) {
-        for (partition, offset) in self.client.shared.take_held() {
+        for (partition, offset) in self.client.held.take() {
             let topic = self.client.settings.topic.clone();
             let asked = self.who_holds(partition).await;
             match asked {

@@ -15,22 +15,15 @@ use unisono_replication::rt::Condvar;
 
 use crate::kafka::answers::Answers;
 use crate::kafka::context::ClientEvents;
+use crate::kafka::quiet::{FRESH, Hold, Quiet};
 use crate::signal::Signal;
 use crate::threads::{lock, wait_timeout_while, wait_while};
 
-/// An answer older than this, from when it was asked, is no evidence.
-const FRESH: Duration = Duration::from_secs(2);
 /// How often all lanes are asked for.
 const ALL: Duration = Duration::from_secs(1);
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// A lane that was looked at so lately has been silent since then, not only since it is known.
-const LOOKED_AT: Duration = Duration::from_millis(150);
-/// Records that were appended and cannot be read for so long are those of an open transaction; before, they are on their way.
-const HELD: Duration = Duration::from_secs(2);
-/// It is said in the log when that has lasted so long: many transactions take some seconds.
-const HELD_LONG: Duration = Duration::from_secs(10);
 
 /// Nothing comes of a lane, and its source has not said why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,23 +61,12 @@ struct State {
 #[derive(Clone, Copy)]
 struct Watched {
     position: i64,
-    quiet: bool,
-    quiet_since: Instant,
-    told: Instant,
+    quiet: Quiet,
     answer: Option<(i64, Instant)>,
     /// The last answer of all, whether the lane was quiet or not.
     log_end: Option<(i64, Instant)>,
     cut_at: Option<i64>,
-    held: Option<Held>,
-}
-
-/// More was appended than can be read.
-#[derive(Clone, Copy)]
-struct Held {
-    /// Where reading ends.
-    position: i64,
-    since: Instant,
-    told: bool,
+    held: Hold,
 }
 
 impl Shared {
@@ -97,21 +79,8 @@ impl Watched {
     /// Takes in that the log ended there when the lane had been read up to `position`. Whether it is to be said that the
     /// lane is held.
     fn hold(&mut self, position: i64, end: i64, asked_at: Instant) -> bool {
-        if !self.quiet || self.position != position || end <= position {
-            self.held = None;
-            return false;
-        }
-        let known = self.held.filter(|held| held.position == position);
-        let mut held = known.unwrap_or(Held {
-            position,
-            since: asked_at,
-            told: false,
-        });
-        let is_long = asked_at.saturating_duration_since(held.since) >= HELD_LONG;
-        let tell = is_long && !held.told;
-        held.told |= tell;
-        self.held = Some(held);
-        tell
+        let is_held = self.quiet.is_quiet() && self.position == position && end > position;
+        self.held.see(is_held.then_some(position), asked_at)
     }
 }
 
@@ -142,13 +111,11 @@ impl Evidence {
         state.asked_all = None;
         let watched = |position: i64| Watched {
             position,
-            quiet: false,
-            quiet_since: Instant::now(),
-            told: Instant::now(),
+            quiet: Quiet::new(Instant::now()),
             answer: None,
             log_end: None,
             cut_at: None,
-            held: None,
+            held: Hold::default(),
         };
         state.lanes = lanes
             .iter()
@@ -163,15 +130,8 @@ impl Evidence {
     pub(super) fn tell(&self, partition: i32, position: i64, quiet: bool) -> Option<i64> {
         let mut state = self.shared.lock();
         let lane = state.lanes.get_mut(&partition)?;
-        let woken = quiet && !lane.quiet;
-        let now = Instant::now();
-        if woken {
-            let is_recent = now.saturating_duration_since(lane.told) < LOOKED_AT;
-            lane.quiet_since = if is_recent { lane.told } else { now };
-        }
-        lane.told = now;
+        let woken = lane.quiet.look(quiet, Instant::now());
         lane.position = position;
-        lane.quiet = quiet;
         let cut_at = lane.cut_at;
         drop(state);
         if woken {
@@ -197,10 +157,11 @@ impl Evidence {
     /// Since when a lane is quiet and the broker, which has answered before, has not said why.
     pub(super) fn unanswered(&self, partition: i32) -> Option<Unanswered> {
         let state = self.shared.lock();
-        let lane = state.lanes.get(&partition).filter(|lane| lane.quiet)?;
+        let lane = state.lanes.get(&partition)?;
+        let quiet_since = lane.quiet.since()?;
         let (_, asked_at) = lane.answer?;
         Some(Unanswered {
-            since: asked_at.max(lane.quiet_since),
+            since: asked_at.max(quiet_since),
             slowest: state.answers.slowest(),
         })
     }
@@ -209,11 +170,9 @@ impl Evidence {
     pub(super) fn held(&self, partition: i32, position: i64) -> Option<Instant> {
         let state = self.shared.lock();
         let lane = state.lanes.get(&partition)?;
-        let fresh = lane.answer.is_some_and(|(_, at)| at.elapsed() < FRESH);
-        let held = lane
-            .held
-            .filter(|held| fresh && held.position == position)?;
-        (held.since.elapsed() >= HELD).then_some(held.since)
+        let (_, asked_at) = lane.answer?;
+        let held = lane.held.since(position, Instant::now());
+        held.filter(|_| asked_at.elapsed() < FRESH)
     }
 }
 
@@ -246,8 +205,9 @@ impl Shared {
         let left = state
             .asked_all
             .map_or(Duration::ZERO, |at| ALL.saturating_sub(at.elapsed()));
-        let idle =
-            |state: &mut State| !state.stopped && !state.lanes.values().any(|lane| lane.quiet);
+        let idle = |state: &mut State| {
+            !state.stopped && !state.lanes.values().any(|lane| lane.quiet.is_quiet())
+        };
         let mut state = wait_timeout_while((&self.changed, &self.state), state, left, idle);
         if state.stopped {
             return None;
@@ -256,7 +216,10 @@ impl Shared {
         if all {
             state.asked_all = Some(Instant::now());
         }
-        let asked = state.lanes.iter().filter(|(_, lane)| all || lane.quiet);
+        let asked = state
+            .lanes
+            .iter()
+            .filter(|(_, lane)| all || lane.quiet.is_quiet());
         Some((
             state.assignment,
             asked.map(|(id, lane)| (*id, lane.position)).collect(),
@@ -306,7 +269,7 @@ impl Shared {
             };
             lane.log_end = Some((end, asked_at));
             // Of one that is being read, its end says no more.
-            if !lane.quiet {
+            if !lane.quiet.is_quiet() {
                 continue;
             }
             lane.answer = Some((end, asked_at));
@@ -340,15 +303,14 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut lane = Watched {
             position: 5,
-            quiet: true,
-            quiet_since: start,
-            told: start,
+            quiet: Quiet::new(start),
             answer: None,
             cut_at: None,
-            held: None,
+            held: Hold::default(),
             log_end: None,
         };
-        let since = |lane: &Watched| lane.held.map(|held| held.since);
+        lane.quiet.look(true, start);
+        let since = |lane: &Watched| lane.held.began();
         assert!(!lane.hold(5, 5, at(0)));
         assert_eq!(since(&lane), None, "at its end");
         assert!(!lane.hold(5, 7, at(1)));
@@ -360,7 +322,7 @@ mod tests {
         lane.position = 9;
         assert!(!lane.hold(5, 10, at(31)));
         assert_eq!(since(&lane), None);
-        lane.quiet = false;
+        lane.quiet.look(false, at(32));
         assert!(!lane.hold(9, 10, at(32)));
         assert_eq!(since(&lane), None, "it is being read");
     }

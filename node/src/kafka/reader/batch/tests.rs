@@ -94,6 +94,18 @@ fn plain(base: i64, count: i64) -> Writing {
     }
 }
 
+/// A batch of so many records from this offset on.
+pub fn plain_batch(base: i64, count: i64) -> Vec<u8> {
+    plain(base, count).bytes()
+}
+
+/// A batch of one record, about as large as that.
+pub fn large_batch(base: i64, size: usize) -> Vec<u8> {
+    let mut batch = plain(base, 1);
+    batch.records[0].3 = Some(vec![b'x'; size]);
+    batch.bytes()
+}
+
 type Found = Vec<(i64, Option<i64>, Option<String>)>;
 
 fn read(bytes: &[u8], from: i64) -> Result<Found, BatchError> {
