@@ -3,7 +3,9 @@
 mod broker;
 mod clients;
 mod cluster;
+mod lanes;
 
 pub use broker::{Denied, TestBroker};
 pub use clients::{Committed, Outcome};
 pub use cluster::TestBrokers;
+pub use lanes::{Lane, Lanes};

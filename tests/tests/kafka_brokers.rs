@@ -1,89 +1,18 @@
 //! The direct reader where several brokers share a topic: leaders that die, and a log that loses its end.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use unisono::config::{self, KafkaReader, Properties, SourceConfig, SourceKind, StartAt};
-use unisono::signal::Signal;
-use unisono::source::{self, Block, LaneTrail, SourceError, SourceReader};
-use unisono_tests::kafka::{TestBroker, TestBrokers};
+use unisono::config::KafkaReader;
+use unisono_tests::kafka::{Lanes, TestBroker, TestBrokers};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A topic's lanes, as a reading thread reads them.
-struct Lanes {
-    reader: Box<dyn SourceReader>,
-    signal: Arc<Signal>,
-    lanes: Vec<(usize, LaneTrail)>,
-    records: Vec<Vec<(i64, String)>>,
-}
-
-impl Lanes {
-    fn open(brokers: &TestBrokers, topic: &str, count: usize) -> Self {
-        let kind = SourceKind::Kafka(config::KafkaSource {
-            brokers: brokers.addresses(),
-            topic: topic.to_owned(),
-            start: StartAt::Earliest,
-            reader: KafkaReader::Direct,
-            properties: Properties::new(BTreeMap::new()),
-        });
-        let name = topic.to_owned();
-        let signal = Arc::default();
-        let mut reader = source::open(&SourceConfig { name, kind }, 1 << 20, &signal).unwrap();
-        let mut lanes = Vec::new();
-        for partition in 0..count {
-            let trail = LaneTrail::new(&partition.to_string(), 0, "");
-            lanes.push((reader.open(&trail, &[]).unwrap(), trail));
-        }
-        Self {
-            reader,
-            signal,
-            lanes,
-            records: vec![Vec::new(); count],
-        }
-    }
-
-    /// One turn of each lane.
-    fn turn(&mut self) -> Result<(), SourceError> {
-        let mut block = Block::default();
-        for ((index, trail), records) in self.lanes.iter_mut().zip(&mut self.records) {
-            block.clear();
-            let filled = self.reader.fill(*index, trail, &mut block, 256 << 10);
-            trail.pass(&mut block);
-            let text = |payload: Option<&[u8]>| {
-                String::from_utf8_lossy(payload.unwrap_or_default()).into_owned()
-            };
-            records.extend(
-                block
-                    .records()
-                    .map(|record| (record.offset, text(record.payload))),
-            );
-            filled?;
-        }
-        let pause = self.reader.pause().min(Duration::from_millis(5));
-        self.signal.wait(pause);
-        Ok(())
-    }
-
-    fn count(&self) -> usize {
-        self.records.iter().map(Vec::len).sum()
-    }
-
-    fn turn_until(&mut self, what: &str, done: impl Fn(&mut Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !done(self) {
-            self.turn().unwrap();
-            assert!(
-                Instant::now() < deadline,
-                "not {what} after {} records",
-                self.count()
-            );
-        }
-    }
+fn open(brokers: &TestBrokers, topic: &str, lanes: usize) -> Lanes {
+    let from = vec![0; lanes];
+    Lanes::open(&brokers.addresses(), KafkaReader::Direct, topic, &from).unwrap()
 }
 
 fn kills() -> usize {
@@ -127,13 +56,12 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
         .create_topic("numbers", replicas, &[("min.insync.replicas", "2")])
         .unwrap();
     let stop = AtomicBool::new(false);
-    let mut lanes = Lanes::open(&brokers, "numbers", 3);
+    let mut lanes = open(&brokers, "numbers", 3);
     let produced = std::thread::scope(|scope| {
         let producing = scope.spawn(|| produce(&brokers, "numbers", &stop));
         // A lane that never heard of its leader says so after a while; those that did wait for the next one.
-        lanes.turn_until("begun", |lanes| {
-            lanes.records.iter().all(|records| !records.is_empty())
-        });
+        let begun = |lanes: &mut Lanes| lanes.lanes.iter().all(|lane| !lane.records.is_empty());
+        lanes.turn_until("begun", begun).unwrap();
         let killing = scope.spawn(|| {
             for round in 0..kills() {
                 let all = |_: i32, in_sync: &[i32]| in_sync.len() == 3;
@@ -156,20 +84,18 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
         killing.join().unwrap();
         producing.join().unwrap()
     });
-    lanes.turn_until("all read", |lanes| lanes.count() >= produced);
-    lanes.turn_until("at the end", |lanes| {
-        let indexes: Vec<usize> = lanes.lanes.iter().map(|(index, _)| *index).collect();
-        indexes
-            .into_iter()
-            .all(|index| lanes.reader.at_end(index).is_some())
-    });
-    for (partition, records) in lanes.records.iter().enumerate() {
-        assert!(records.is_sorted_by_key(|(offset, _)| *offset));
-        let found = records.iter().map(|(_, text)| text.clone());
+    let all = |lanes: &mut Lanes| lanes.count() >= produced;
+    lanes.turn_until("all read", all).unwrap();
+    lanes.read_to_end().unwrap();
+    for (partition, lane) in lanes.lanes.iter().enumerate() {
+        assert!(lane.records.is_sorted_by_key(|(offset, ..)| *offset));
         let expected = (partition..produced)
             .step_by(3)
             .map(|number| number.to_string());
-        assert!(found.eq(expected), "partition {partition}");
+        assert!(
+            lane.payloads().into_iter().eq(expected),
+            "partition {partition}"
+        );
     }
     println!("{produced} records, {} leaders killed", kills());
 }
@@ -202,21 +128,16 @@ fn a_log_that_loses_its_end_with_its_leader_stops_the_lane_and_names_the_epochs(
         .wait_leader("cut", 0, Some(follower), |_, in_sync| in_sync == [leader])
         .unwrap();
     send(&["lost"; 10]);
-    let mut lanes = Lanes::open(&brokers, "cut", 1);
-    lanes.turn_until("read", |lanes| lanes.count() == 20);
+    let mut lanes = open(&brokers, "cut", 1);
+    let read = |lanes: &mut Lanes| lanes.count() == 20;
+    lanes.turn_until("read", read).unwrap();
     brokers.broker(leader).kill().unwrap();
     brokers.broker(follower).start_again().unwrap();
     brokers
         .wait_leader("cut", 0, Some(leader), |now, _| now == follower)
         .unwrap();
     send(&["other"; 30]);
-    let deadline = Instant::now() + PATIENCE;
-    let error = loop {
-        if let Err(error) = lanes.turn() {
-            break error.to_string();
-        }
-        assert!(Instant::now() < deadline, "{:?}", lanes.records);
-    };
+    let error = lanes.read_to_error().unwrap();
     assert!(
         error.contains("the log was cut: what was read up to offset 20"),
         "{error}"

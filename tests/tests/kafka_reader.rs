@@ -1,118 +1,19 @@
 //! Both readers of a topic on a real broker: they give the same records, and the direct one stops where it must.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use unisono::config::{self, KafkaReader, Properties, SourceConfig, SourceKind, StartAt};
-use unisono::signal::Signal;
-use unisono::source::{self, Block, LaneTrail, SourceError, SourceReader};
-use unisono_tests::kafka::{Outcome, TestBroker};
+use unisono::config::KafkaReader;
+use unisono_tests::kafka::{Lane, Lanes, Outcome, TestBroker};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const READ_AHEAD: usize = 1 << 20;
 const READERS: [KafkaReader; 2] = [KafkaReader::Direct, KafkaReader::Librdkafka];
 
-/// One lane, as a reading thread reads it.
-struct Lane {
-    reader: Box<dyn SourceReader>,
-    signal: Arc<Signal>,
-    trail: LaneTrail,
-    index: usize,
-    /// Offset, time, payload.
-    records: Vec<(i64, Option<i64>, Option<Vec<u8>>)>,
-}
-
-impl Lane {
-    fn open(broker: &TestBroker, reader: KafkaReader, topic: &str, from: i64) -> Self {
-        Self::open_at(&broker.address(), reader, topic, from)
-    }
-
-    fn open_at(brokers: &str, reader: KafkaReader, topic: &str, from: i64) -> Self {
-        let kind = SourceKind::Kafka(config::KafkaSource {
-            brokers: brokers.to_owned(),
-            topic: topic.to_owned(),
-            start: StartAt::Earliest,
-            reader,
-            properties: Properties::new(BTreeMap::new()),
-        });
-        let name = topic.to_owned();
-        let signal = Arc::default();
-        let mut reader = source::open(&SourceConfig { name, kind }, READ_AHEAD, &signal).unwrap();
-        let trail = LaneTrail::new("0", from, "");
-        let index = reader.open(&trail, &["0"]).unwrap();
-        Self {
-            reader,
-            signal,
-            trail,
-            index,
-            records: Vec::new(),
-        }
-    }
-
-    /// One turn. Gives how many records came.
-    fn turn(&mut self) -> Result<usize, SourceError> {
-        let mut block = Block::default();
-        let (index, trail) = (self.index, self.trail.clone());
-        let filled = self.reader.fill(index, &trail, &mut block, 256 << 10);
-        self.trail.pass(&mut block);
-        let records = block.records().map(|record| {
-            let payload = record.payload.map(<[u8]>::to_vec);
-            (record.offset, record.append_time_ms, payload)
-        });
-        self.records.extend(records);
-        let count = filled?;
-        if count == 0 {
-            let pause = self.reader.pause().min(Duration::from_millis(20));
-            self.signal.wait(pause);
-        }
-        Ok(count)
-    }
-
-    /// Until the lane is at its end; gives it.
-    fn read_to_end(&mut self) -> i64 {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let count = self.turn().unwrap();
-            if let (0, Some(end)) = (count, self.reader.at_end(self.index)) {
-                return end;
-            }
-            let read = self.records.len();
-            assert!(Instant::now() < deadline, "not at the end after {read}");
-        }
-    }
-
-    fn read_to_error(&mut self) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Err(error) = self.turn() {
-                return error.to_string();
-            }
-            let read = self.records.len();
-            assert!(Instant::now() < deadline, "no error after {read}");
-        }
-    }
-
-    fn read_for(&mut self, time: Duration) {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
-            self.turn().unwrap();
-        }
-    }
-
-    fn payloads(&self) -> Vec<String> {
-        let text = |payload: &Option<Vec<u8>>| match payload {
-            Some(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            None => "<null>".to_owned(),
-        };
-        self.records
-            .iter()
-            .map(|(.., payload)| text(payload))
-            .collect()
-    }
+/// A topic's only lane, from that offset on.
+fn open(broker: &TestBroker, reader: KafkaReader, topic: &str, from: i64) -> Lanes {
+    Lanes::open(&broker.address(), reader, topic, &[from]).unwrap()
 }
 
 fn broker() -> Option<&'static TestBroker> {
@@ -172,9 +73,9 @@ fn produce_all_kinds(broker: &TestBroker, topic: &str, compression: &str) {
 
 fn assert_same(broker: &TestBroker, topic: &str, from: i64) -> (Lane, i64) {
     let [direct, client] = READERS.map(|reader| {
-        let mut lane = Lane::open(broker, reader, topic, from);
-        let end = lane.read_to_end();
-        (lane, end)
+        let mut lanes = open(broker, reader, topic, from);
+        let ends = lanes.read_to_end().unwrap();
+        (lanes.lanes.remove(0), ends[0])
     });
     let (ours, theirs) = (&direct.0, &client.0);
     assert_eq!(ours.records.len(), theirs.records.len(), "{topic}");
@@ -276,16 +177,16 @@ fn an_open_transaction_is_not_the_end_for_either() {
         broker.create_topic(&topic, 1).unwrap();
         broker.produce(&topic, 0, &["before"]).unwrap();
         let producer = broker.open_transaction(&topic, 0, &["r1", "r2"]).unwrap();
-        let mut lane = Lane::open(broker, reader, &topic, 0);
-        lane.read_for(Duration::from_secs(4));
-        assert_eq!(lane.payloads(), ["before"]);
-        assert_eq!(lane.reader.at_end(lane.index), None);
-        assert!(lane.reader.held_since(lane.index).is_some(), "{reader:?}");
-        assert_eq!(lane.reader.log_end(lane.index), Some(3));
+        let mut lane = open(broker, reader, &topic, 0);
+        lane.read_for(Duration::from_secs(4)).unwrap();
+        assert_eq!(lane.lanes[0].payloads(), ["before"]);
+        assert_eq!(lane.reader.at_end(0), None);
+        assert!(lane.reader.held_since(0).is_some(), "{reader:?}");
+        assert_eq!(lane.reader.log_end(0), Some(3));
         producer.commit_transaction(PATIENCE).unwrap();
-        assert_eq!(lane.read_to_end(), 4);
-        assert_eq!(lane.payloads(), ["before", "r1", "r2"]);
-        assert_eq!(lane.reader.held_since(lane.index), None);
+        assert_eq!(lane.read_to_end().unwrap(), [4]);
+        assert_eq!(lane.lanes[0].payloads(), ["before", "r1", "r2"]);
+        assert_eq!(lane.reader.held_since(0), None);
     }
 }
 
@@ -297,72 +198,72 @@ fn a_broker_that_is_silent_or_gone_is_no_end_and_reading_goes_on_when_it_is_back
     let broker = TestBroker::start().unwrap();
     broker.create_topic("silent", 1).unwrap();
     broker.produce("silent", 0, &numbered(0..3)).unwrap();
-    let mut lane = Lane::open(&broker, KafkaReader::Direct, "silent", 0);
-    assert_eq!(lane.read_to_end(), 3);
+    let mut lane = open(&broker, KafkaReader::Direct, "silent", 0);
+    assert_eq!(lane.read_to_end().unwrap(), [3]);
     broker.freeze().unwrap();
-    lane.read_for(Duration::from_millis(2500));
-    assert_eq!(lane.reader.at_end(lane.index), None);
-    let silent = lane.reader.unanswered(lane.index).unwrap();
+    lane.read_for(Duration::from_millis(2500)).unwrap();
+    assert_eq!(lane.reader.at_end(0), None);
+    let silent = lane.reader.unanswered(0).unwrap();
     assert!(
         silent.since.elapsed() > Duration::from_secs(2),
         "{silent:?}"
     );
     broker.thaw().unwrap();
-    assert_eq!(lane.read_to_end(), 3);
+    assert_eq!(lane.read_to_end().unwrap(), [3]);
     broker.kill().unwrap();
-    lane.read_for(Duration::from_millis(2500));
-    assert_eq!(lane.reader.at_end(lane.index), None);
+    lane.read_for(Duration::from_millis(2500)).unwrap();
+    assert_eq!(lane.reader.at_end(0), None);
     broker.start_again().unwrap();
     broker.produce("silent", 0, &numbered(3..5)).unwrap();
     let deadline = Instant::now() + PATIENCE;
-    while lane.records.len() < 5 {
+    while lane.count() < 5 {
         lane.turn().unwrap();
         assert!(Instant::now() < deadline);
     }
-    assert_eq!(lane.payloads(), numbered(0..5));
-    assert_eq!(lane.read_to_end(), 5);
+    assert_eq!(lane.lanes[0].payloads(), numbered(0..5));
+    assert_eq!(lane.read_to_end().unwrap(), [5]);
 }
 
 #[test]
 fn what_is_gone_or_another_is_an_error_that_names_it() {
     let Some(broker) = broker() else { return };
-    let mut lane = Lane::open(broker, KafkaReader::Direct, "nowhere", 0);
-    let error = lane.read_to_error();
+    let mut lane = open(broker, KafkaReader::Direct, "nowhere", 0);
+    let error = lane.read_to_error().unwrap();
     assert!(error.contains("no such topic or partition"), "{error}");
 
     broker.create_topic("shortened", 1).unwrap();
     broker.produce("shortened", 0, &numbered(0..10)).unwrap();
     broker.delete_records("shortened", 0, 5).unwrap();
-    let mut lane = Lane::open(broker, KafkaReader::Direct, "shortened", 2);
-    let error = lane.read_to_error();
+    let mut lane = open(broker, KafkaReader::Direct, "shortened", 2);
+    let error = lane.read_to_error().unwrap();
     assert!(error.contains("partition 0 has no offset 2"), "{error}");
-    let mut lane = Lane::open(broker, KafkaReader::Direct, "shortened", 11);
-    let error = lane.read_to_error();
+    let mut lane = open(broker, KafkaReader::Direct, "shortened", 11);
+    let error = lane.read_to_error().unwrap();
     assert!(error.contains("partition 0 has no offset 11"), "{error}");
 
     broker.create_topic("again", 1).unwrap();
     broker.produce("again", 0, &numbered(0..10)).unwrap();
-    let mut lane = Lane::open(broker, KafkaReader::Direct, "again", 0);
-    assert_eq!(lane.read_to_end(), 10);
+    let mut lane = open(broker, KafkaReader::Direct, "again", 0);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
     broker.delete_topic("again").unwrap();
     let deadline = Instant::now() + PATIENCE;
     while let Err(error) = broker.create_topic("again", 1) {
         assert!(Instant::now() < deadline, "{error}");
     }
     broker.produce("again", 0, &numbered(0..20)).unwrap();
-    let error = lane.read_to_error();
+    let error = lane.read_to_error().unwrap();
     assert!(
         error.contains("was deleted and made again (id from "),
         "{error}"
     );
-    assert_eq!(lane.payloads(), numbered(0..10));
+    assert_eq!(lane.lanes[0].payloads(), numbered(0..10));
 
     broker.create_topic("deleted", 1).unwrap();
     broker.produce("deleted", 0, &numbered(0..10)).unwrap();
-    let mut lane = Lane::open(broker, KafkaReader::Direct, "deleted", 0);
-    assert_eq!(lane.read_to_end(), 10);
+    let mut lane = open(broker, KafkaReader::Direct, "deleted", 0);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
     broker.delete_topic("deleted").unwrap();
-    let error = lane.read_to_error();
+    let error = lane.read_to_error().unwrap();
     assert!(error.contains("no such topic or partition"), "{error}");
 }
 
@@ -377,13 +278,14 @@ fn a_broker_that_is_not_where_it_says_is_told_with_that_address() {
     broker.produce("misled", 0, &numbered(0..3)).unwrap();
     // By the gate's port the broker answers, and says the port behind which nobody listens: the gate is not open.
     let gate = &broker.gates()[0];
-    let mut lane = Lane::open_at(
+    let mut lane = Lanes::open(
         &format!("127.0.0.1:{}", gate.behind),
         KafkaReader::Direct,
         "misled",
-        0,
-    );
-    let error = lane.read_to_error();
+        &[0],
+    )
+    .unwrap();
+    let error = lane.read_to_error().unwrap();
     let said = format!(
         "127.0.0.1:{}, as broker 1 says of itself: no connection",
         gate.port

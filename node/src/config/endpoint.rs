@@ -163,28 +163,13 @@ fn read_name(section: &mut Section<'_>) -> Option<String> {
 fn read_kafka_source(mut section: Section<'_>) -> Option<KafkaSource> {
     let brokers = section.required_string("brokers", "brokers = \"localhost:9092\"");
     let topic = read_topic(&mut section, "topic", true);
-    let start = match section.string("start").as_deref() {
-        None | Some("earliest") => StartAt::Earliest,
-        Some("latest") => StartAt::Latest,
-        Some(other) => {
-            section.problem(
-                "start",
-                format!("\"{other}\" is neither earliest nor latest"),
-            );
-            StartAt::Earliest
-        }
-    };
-    let reader = match section.string("reader").as_deref() {
-        None | Some("direct") => KafkaReader::Direct,
-        Some("librdkafka") => KafkaReader::Librdkafka,
-        Some(other) => {
-            section.problem(
-                "reader",
-                format!("\"{other}\" is neither direct nor librdkafka"),
-            );
-            KafkaReader::Direct
-        }
-    };
+    let starts = [("earliest", StartAt::Earliest), ("latest", StartAt::Latest)];
+    let start = read_choice(&mut section, "start", starts);
+    let readers = [
+        ("direct", KafkaReader::Direct),
+        ("librdkafka", KafkaReader::Librdkafka),
+    ];
+    let reader = read_choice(&mut section, "reader", readers);
     let properties = read_properties(&mut section, |name, value| match reader {
         KafkaReader::Direct => reader::refusal(name, value),
         KafkaReader::Librdkafka => fixed_for_sources(name).map(is_fixed),
@@ -197,6 +182,17 @@ fn read_kafka_source(mut section: Section<'_>) -> Option<KafkaSource> {
         reader,
         properties,
     })
+}
+
+/// One of two, the first if nothing is said.
+fn read_choice<T: Copy>(section: &mut Section<'_>, key: &'static str, of: [(&str, T); 2]) -> T {
+    let [(first, default), (second, _)] = of;
+    let chosen = section.parsed(key, |text| {
+        let found = of.into_iter().find(|(name, _)| *name == text);
+        let unknown = || format!("\"{text}\" is neither {first} nor {second}");
+        found.map(|(_, value)| value).ok_or_else(unknown)
+    });
+    chosen.unwrap_or(default)
 }
 
 fn read_files_source(mut section: Section<'_>, base: &Path) -> Option<FilesSource> {

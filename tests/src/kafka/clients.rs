@@ -41,11 +41,27 @@ pub enum Outcome {
     Abort,
 }
 
-pub(super) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
+fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     Ok(runtime.block_on(future))
+}
+
+/// Creates a topic with settings of its own.
+pub(super) fn create<'a>(
+    config: &ClientConfig,
+    topic: NewTopic<'a>,
+    settings: &[(&'a str, &'a str)],
+) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = config.create()?;
+    let with = |topic: NewTopic<'a>, &(key, value): &(&'a str, &'a str)| topic.set(key, value);
+    let topic = settings.iter().fold(topic, with);
+    let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
+    for result in wait(admin.create_topics(&[topic], &options))?? {
+        result.map_err(|(topic, code)| anyhow!("creating topic {topic}: {code}"))?;
+    }
+    Ok(())
 }
 
 impl TestBroker {
@@ -79,15 +95,8 @@ impl TestBroker {
         partitions: i32,
         settings: &[(&str, &str)],
     ) -> Result<()> {
-        let mut topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
-        for (key, value) in settings {
-            topic = topic.set(key, value);
-        }
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        for result in wait(self.admin()?.create_topics(&[topic], &options))?? {
-            result.map_err(|(topic, code)| anyhow!("creating topic {topic}: {code}"))?;
-        }
-        Ok(())
+        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        create(&self.config(), topic, settings)
     }
 
     /// Changes a setting of a topic; all others are the broker's own then.

@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::admin::{NewTopic, TopicReplication};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 
 use super::broker::{TestBroker, free_port};
-use super::clients::wait;
+use super::clients::create;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 /// A cluster id as Kafka wants it: 16 bytes in base64.
@@ -78,17 +77,9 @@ impl TestBrokers {
         replicas: &[&[i32]],
         settings: &[(&str, &str)],
     ) -> Result<()> {
-        let admin: AdminClient<DefaultClientContext> = self.config().create()?;
         let count = i32::try_from(replicas.len())?;
-        let mut topic = NewTopic::new(name, count, TopicReplication::Variable(replicas));
-        for (key, value) in settings {
-            topic = topic.set(key, value);
-        }
-        let options = AdminOptions::new().operation_timeout(Some(DEADLINE));
-        for result in wait(admin.create_topics(&[topic], &options))?? {
-            result.map_err(|(topic, code)| anyhow!("creating topic {topic}: {code}"))?;
-        }
-        Ok(())
+        let topic = NewTopic::new(name, count, TopicReplication::Variable(replicas));
+        create(&self.config(), topic, settings)
     }
 
     /// Who leads a partition, and which replicas are in sync, as one of the brokers says that is not `but`.
