@@ -6,12 +6,14 @@
 //! how many threads, `UNISONO_BENCH_SINK` `builtin` (default: asked of all replicas by HTTP) or `kafka` (by transactions to a topic
 //! of the same broker), `UNISONO` another program to measure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use unisono_tests::bench::live::{LANES, Load, Reader, SeenRow, now_ms, quantile, streams};
+use unisono_tests::bench::live::{
+    FIRST, Load, Reader, SeenRow, first_seen, make_topics, now_ms, quantile, streams, to_topic,
+};
 use unisono_tests::bench::{Cluster, Hogs, Table, get, program, setting};
 use unisono_tests::kafka::TestBroker;
 
@@ -34,20 +36,16 @@ fn main() -> Result<()> {
     println!("program: {}", program().display());
     let broker = TestBroker::start()?;
     let address = broker.address();
-    broker.create_topic("in", LANES)?;
-    broker.create_topic("out", 1)?;
-    broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])?;
+    make_topics(&broker)?;
     let sections = match kafka {
-        true => to_topic(&address),
+        true => to_topic(&address, &streams(&address, "in", 1)),
         false => streams(&address, "in", 1),
     };
     let mut replicas = Cluster::start(REPLICAS, "", &sections)?;
-    replicas.wait_pipeline("live0", |_| true)?;
+    replicas.wait_pipeline(FIRST, |_| true)?;
     let readers: Vec<Reader> = match kafka {
-        true => vec![Reader::start(&address, "out")?],
-        false => (1..=REPLICAS)
-            .map(|node| Reader::of_replica(replicas.http(node), "live0"))
-            .collect::<Result<_>>()?,
+        true => vec![Reader::of_topic(&address, "out")?],
+        false => Reader::of_all(&replicas)?,
     };
     let mut load = Load::start(&address, "in")?;
     std::thread::sleep(WARM);
@@ -67,24 +65,12 @@ fn main() -> Result<()> {
     for rows in &copies {
         let verdict = load.judge(rows);
         println!("{verdict:?}");
-        ensure!(
-            verdict.gaps + verdict.duplicates + verdict.wrong == 0,
-            "rows are not as they must be"
-        );
+        verdict.accept()?;
     }
-    tell(&first_seen(&copies), (from, to), after - before)?;
+    let rows: Vec<SeenRow> = first_seen(&copies).into_values().collect();
+    tell(&rows, (from, to), after - before)?;
     println!("terms as they were seen: {terms:?}; the load was at most {worst} ms late");
     Ok(())
-}
-
-fn to_topic(address: &str) -> String {
-    let sink = format!(
-        "[[sink]]\nname = \"out\"\nkafka = {{ brokers = {address:?}, topic = \"out\", frontier_topic = \"frontiers\", \
-         transactional_id = \"bench\" }}\n"
-    );
-    let streams = streams(address, "in", 1);
-    let streams = streams.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
-    format!("{sink}{streams}")
 }
 
 /// The highest term that any replica tells of.
@@ -104,18 +90,6 @@ fn watch(replicas: &Cluster, time: Duration) -> BTreeSet<u64> {
         std::thread::sleep(LOOK_EVERY);
     }
     terms
-}
-
-/// Each row as whoever saw it first.
-fn first_seen(copies: &[Vec<SeenRow>]) -> Vec<SeenRow> {
-    let mut first: BTreeMap<u64, SeenRow> = BTreeMap::new();
-    for row in copies.iter().flatten() {
-        let known = first.entry(row.seq).or_insert(*row);
-        if row.at_ms < known.at_ms {
-            *known = *row;
-        }
-    }
-    first.into_values().collect()
 }
 
 fn tell(rows: &[SeenRow], (from, to): (f64, f64), elections: u64) -> Result<()> {

@@ -16,10 +16,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use unisono_tests::bench::fault::{Fault, PATIENCE};
 use unisono_tests::bench::live::{
-    GROUPS, LANES, Load, Reader, SeenRow, Verdict, WINDOW_MS, judge, quantile, streams,
+    FIRST, GROUPS, Load, Reader, SeenRow, Verdict, WINDOW_MS, first_seen, make_topics, quantile,
+    streams, to_topic,
 };
 use unisono_tests::bench::{Cluster, Network, Table, program, setting};
 use unisono_tests::kafka::TestBroker;
@@ -96,9 +97,7 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
         false => TestBroker::start()?,
     };
     let address = broker.address();
-    broker.create_topic("in", LANES)?;
-    broker.create_topic("out", 1)?;
-    broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])?;
+    make_topics(&broker)?;
     let sections = |address: &str| {
         let sections = streams(address, "in", pipelines);
         match builtin {
@@ -111,14 +110,12 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
         Some(network) => Cluster::start_in(network, REPLICAS, sections)?,
         None => Cluster::start(REPLICAS, "", &sections(&address))?,
     };
-    replicas.wait_pipeline("live0", |_| true)?;
+    replicas.wait_pipeline(FIRST, |_| true)?;
     let readers: Vec<Reader> = match builtin {
-        false => vec![Reader::of_topic(&address, "out", "live0")?],
-        true => (1..=REPLICAS)
-            .map(|node| Reader::of_replica(replicas.http(node), "live0"))
-            .collect::<Result<_>>()?,
+        false => vec![Reader::of_topic(&address, "out")?],
+        true => Reader::of_all(&replicas)?,
     };
-    let load = Load::start(&address, "in")?;
+    let mut load = Load::start(&address, "in")?;
     std::thread::sleep(WARM);
     let mut times = Vec::new();
     for number in 0..faults {
@@ -129,8 +126,7 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
     }
     replicas.wait_ready(PATIENCE)?;
     std::thread::sleep(Duration::from_secs(2));
-    let t0_ms = load.t0_ms;
-    load.end()?;
+    load.stop()?;
     std::thread::sleep(Duration::from_secs(1));
     let copies = readers
         .into_iter()
@@ -138,43 +134,15 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
         .collect::<Result<Vec<_>>>()?;
     let verdict = copies
         .iter()
-        .map(|rows| judge(rows, t0_ms))
-        .fold(Verdict::default(), add);
-    ensure!(
-        verdict.gaps + verdict.duplicates + verdict.wrong == 0,
-        "{kind}: {verdict:?}"
-    );
+        .map(|rows| load.judge(rows))
+        .fold(Verdict::default(), Verdict::and);
+    verdict.accept().with_context(|| kind.to_string())?;
     Ok(measure(&copies, &times, verdict))
-}
-
-/// All pipelines' rows go by one sink, as most have it.
-fn to_topic(address: &str, sections: &str) -> String {
-    let sink = format!(
-        "[[sink]]\nname = \"out\"\nkafka = {{ brokers = {address:?}, topic = \"out\", frontier_topic = \"frontiers\", \
-         transactional_id = \"bench\" }}\n"
-    );
-    let sections = sections.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
-    format!("{sink}{sections}")
-}
-
-fn add(one: Verdict, other: Verdict) -> Verdict {
-    Verdict {
-        gaps: one.gaps + other.gaps,
-        duplicates: one.duplicates + other.duplicates,
-        wrong: one.wrong + other.wrong,
-        rows: one.rows + other.rows,
-    }
 }
 
 fn measure(copies: &[Vec<SeenRow>], times: &[(f64, f64)], verdict: Verdict) -> Ran {
     // When the last row of each window could be read, from whomever first.
-    let mut first: BTreeMap<u64, SeenRow> = BTreeMap::new();
-    for row in copies.iter().flatten() {
-        let known = first.entry(row.seq).or_insert(*row);
-        if row.at_ms < known.at_ms {
-            *known = *row;
-        }
-    }
+    let first = first_seen(copies);
     let mut windows: BTreeMap<i64, (i64, f64)> = BTreeMap::new();
     for row in first.values() {
         let (rows, at) = windows.entry(row.start_ms + WINDOW_MS).or_insert((0, 0.0));

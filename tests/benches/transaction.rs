@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
-use unisono_tests::bench::live::quantile;
+use unisono_tests::bench::live::{make_topics, quantile};
 use unisono_tests::bench::{Table, setting};
 use unisono_tests::kafka::TestBroker;
 
@@ -32,8 +32,7 @@ fn main() -> Result<()> {
     let times = setting("UNISONO_BENCH_TIMES", 200)?;
     let broker = TestBroker::start()?;
     let address = broker.address();
-    broker.create_topic("out", 1)?;
-    broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])?;
+    make_topics(&broker)?;
     let producer = producer(&address)?;
     producer.init_transactions(WITHIN)?;
     let seen = read(&address)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use unisono_tests::bench::Cluster;
 use unisono_tests::bench::fault::{Fault, PATIENCE};
-use unisono_tests::bench::live::{LANES, Load, Reader, streams};
+use unisono_tests::bench::live::{FIRST, Load, Reader, make_topics, streams, to_topic};
 use unisono_tests::kafka::TestBroker;
 
 const KILLS: usize = 3;
@@ -18,22 +18,12 @@ fn what_a_leader_left_in_an_open_transaction_comes_once_from_the_next_one() {
     }
     let broker = TestBroker::start().unwrap();
     let address = broker.address();
-    broker.create_topic("in", LANES).unwrap();
-    broker.create_topic("out", 1).unwrap();
-    let compacted = [("cleanup.policy", "compact")];
-    broker
-        .create_topic_with("frontiers", 1, &compacted)
-        .unwrap();
-    let sink = format!(
-        "[[sink]]\nname = \"out\"\nkafka = {{ brokers = {address:?}, topic = \"out\", frontier_topic = \"frontiers\", \
-         transactional_id = \"rows\" }}\n"
-    );
-    let streams = streams(&address, "in", 1);
-    let streams = streams.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
-    let mut replicas = Cluster::start(3, "", &format!("{sink}{streams}")).unwrap();
-    replicas.wait_pipeline("live0", |_| true).unwrap();
-    let committed = Reader::start(&address, "out").unwrap();
-    let all = Reader::of_uncommitted(&address, "out", "live0").unwrap();
+    make_topics(&broker).unwrap();
+    let streams = to_topic(&address, &streams(&address, "in", 1));
+    let mut replicas = Cluster::start(3, "", &streams).unwrap();
+    replicas.wait_pipeline(FIRST, |_| true).unwrap();
+    let committed = Reader::of_topic(&address, "out").unwrap();
+    let all = Reader::of_uncommitted(&address, "out").unwrap();
     let mut load = Load::start(&address, "in").unwrap();
     for _ in 0..KILLS {
         replicas.wait_ready(PATIENCE).unwrap();

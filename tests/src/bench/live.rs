@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::{BorrowedMessage, Headers};
@@ -17,7 +17,8 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Message, Offset, TopicPartitionList};
 use serde_json::Value;
 
-use super::get;
+use super::{Cluster, get};
+use crate::kafka::TestBroker;
 
 /// Events in a millisecond, if nothing else is asked for: 10,000 a second.
 pub const PER_MS: i64 = 10;
@@ -25,6 +26,8 @@ pub const PER_MS: i64 = 10;
 pub const WINDOW_MS: i64 = 200;
 /// The groups of each window.
 pub const GROUPS: i64 = 10;
+/// The first pipeline.
+pub const FIRST: &str = "live0";
 /// The partitions of the input.
 pub const LANES: i32 = 4;
 const DELIVER_WITHIN: Duration = Duration::from_secs(10);
@@ -49,6 +52,27 @@ pub fn streams(brokers: &str, topic: &str, pipelines: usize) -> String {
         ));
     }
     text
+}
+
+/// The topics `in`, `out` and `frontiers`, which a cluster reads and publishes to.
+///
+/// # Errors
+/// What the broker says.
+pub fn make_topics(broker: &TestBroker) -> Result<()> {
+    broker.create_topic("in", LANES)?;
+    broker.create_topic("out", 1)?;
+    broker.create_topic_with("frontiers", 1, &[("cleanup.policy", "compact")])
+}
+
+/// The same sections with a sink, the topic `out`, for all pipelines together, as most have it.
+#[must_use]
+pub fn to_topic(brokers: &str, sections: &str) -> String {
+    let sink = format!(
+        "[[sink]]\nname = \"out\"\nkafka = {{ brokers = {brokers:?}, topic = \"out\", frontier_topic = \"frontiers\", \
+         transactional_id = \"bench\" }}\n"
+    );
+    let sections = sections.replace("[[pipeline]]\n", "[[pipeline]]\nsink = \"out\"\n");
+    format!("{sink}{sections}")
 }
 
 /// Events that flow until it is stopped or dropped.
@@ -105,15 +129,7 @@ impl Load {
     /// Compares what was seen with what it must give.
     #[must_use]
     pub fn judge(&self, rows: &[SeenRow]) -> Verdict {
-        judge_at(rows, self.t0_ms, self.per_ms)
-    }
-
-    /// Ends it.
-    ///
-    /// # Errors
-    /// The broker did not take all.
-    pub fn end(mut self) -> Result<()> {
-        self.stop()
+        judge(rows, self.t0_ms, self.per_ms)
     }
 
     /// Ends it, and keeps what it takes to judge rows.
@@ -228,31 +244,34 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of a topic with one partition, in which only the rows of the first pipeline are.
+    /// Of the first pipeline, on a topic with one partition.
     ///
     /// # Errors
     /// No client or no thread.
-    pub fn start(brokers: &str, topic: &str) -> Result<Self> {
-        Self::of_topic(brokers, topic, "live0")
-    }
-
-    /// Of one pipeline, on a topic with one partition.
-    ///
-    /// # Errors
-    /// No client or no thread.
-    pub fn of_topic(brokers: &str, topic: &str, pipeline: &str) -> Result<Self> {
-        Self::isolated(brokers, topic, pipeline, "read_committed")
+    pub fn of_topic(brokers: &str, topic: &str) -> Result<Self> {
+        Self::isolated(brokers, topic, "read_committed")
     }
 
     /// The same with what was never committed.
     ///
     /// # Errors
     /// No client or no thread.
-    pub fn of_uncommitted(brokers: &str, topic: &str, pipeline: &str) -> Result<Self> {
-        Self::isolated(brokers, topic, pipeline, "read_uncommitted")
+    pub fn of_uncommitted(brokers: &str, topic: &str) -> Result<Self> {
+        Self::isolated(brokers, topic, "read_uncommitted")
     }
 
-    fn isolated(brokers: &str, topic: &str, pipeline: &str, isolation: &str) -> Result<Self> {
+    /// Of the first pipeline, as each replica serves it.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn of_all(replicas: &Cluster) -> Result<Vec<Self>> {
+        let nodes = 1..=replicas.replicas();
+        nodes
+            .map(|node| Self::of_replica(replicas.http(node)))
+            .collect()
+    }
+
+    fn isolated(brokers: &str, topic: &str, isolation: &str) -> Result<Self> {
         let consumer: BaseConsumer = ClientConfig::new()
             .set("bootstrap.servers", brokers)
             .set("group.id", "reader")
@@ -264,12 +283,11 @@ impl Reader {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(topic, 0, Offset::Beginning)?;
         consumer.assign(&list)?;
-        let pipeline = pipeline.to_owned();
-        let is_of = move |message: &BorrowedMessage<'_>| {
+        let is_of = |message: &BorrowedMessage<'_>| {
             let headers = message.headers();
             let mut headers = headers.iter().flat_map(|headers| headers.iter());
             let name = headers.find(|header| header.key == "pipeline");
-            name.and_then(|header| header.value) == Some(pipeline.as_bytes())
+            name.and_then(|header| header.value) == Some(FIRST.as_bytes())
         };
         Self::run(move |stop, rows| {
             while !stop.load(Ordering::Relaxed) {
@@ -287,22 +305,19 @@ impl Reader {
         })
     }
 
-    /// Of a pipeline as a replica serves it, asked every few milliseconds, whether it answers or not.
-    ///
-    /// # Errors
-    /// No thread.
-    pub fn of_replica(http: &str, pipeline: &str) -> Result<Self> {
-        let (http, pipeline) = (http.to_owned(), pipeline.to_owned());
+    /// As a replica serves it, asked every few milliseconds, whether it answers or not.
+    fn of_replica(http: &str) -> Result<Self> {
+        let http = http.to_owned();
         Self::run(move |stop, rows| {
             let (mut next, mut incarnation) = (0_u64, None);
             while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(4));
                 let Some(of) = incarnation else {
-                    incarnation = incarnation_of(&http, &pipeline);
+                    incarnation = incarnation_of(&http);
                     continue;
                 };
                 let path = format!(
-                    "/v1/pipelines/{pipeline}/windows?format=ndjson&limit=1000&cursor=w.{of:x}.{next:x}"
+                    "/v1/pipelines/{FIRST}/windows?format=ndjson&limit=1000&cursor=w.{of:x}.{next:x}"
                 );
                 // It may be down, or not know yet that it may serve them.
                 let Ok(body) = get(&http, &path) else {
@@ -360,10 +375,10 @@ impl Reader {
     }
 }
 
-fn incarnation_of(http: &str, pipeline: &str) -> Option<u64> {
+fn incarnation_of(http: &str) -> Option<u64> {
     let answer: Value = serde_json::from_slice(&get(http, "/v1/pipelines").ok()?).ok()?;
     let mut pipelines = answer["pipelines"].as_array()?.iter();
-    let found = pipelines.find(|one| one["name"] == pipeline)?;
+    let found = pipelines.find(|one| one["name"] == FIRST)?;
     found["incarnation"].as_u64()
 }
 
@@ -384,13 +399,43 @@ pub struct Verdict {
     pub rows: usize,
 }
 
-/// Compares what was seen with what a load of the usual pace must give.
-#[must_use]
-pub fn judge(rows: &[SeenRow], t0_ms: i64) -> Verdict {
-    judge_at(rows, t0_ms, PER_MS)
+impl Verdict {
+    /// Of two pipelines together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            gaps: self.gaps + other.gaps,
+            duplicates: self.duplicates + other.duplicates,
+            wrong: self.wrong + other.wrong,
+            rows: self.rows + other.rows,
+        }
+    }
+
+    /// All must be as the load demands.
+    ///
+    /// # Errors
+    /// They are not.
+    pub fn accept(self) -> Result<()> {
+        let faults = self.gaps + self.duplicates + self.wrong;
+        ensure!(faults == 0, "rows are not as they must be: {self:?}");
+        Ok(())
+    }
 }
 
-fn judge_at(rows: &[SeenRow], t0_ms: i64, per_ms: i64) -> Verdict {
+/// Each row as whoever saw it first, by its number.
+#[must_use]
+pub fn first_seen(copies: &[Vec<SeenRow>]) -> BTreeMap<u64, SeenRow> {
+    let mut first: BTreeMap<u64, SeenRow> = BTreeMap::new();
+    for row in copies.iter().flatten() {
+        let known = first.entry(row.seq).or_insert(*row);
+        if row.at_ms < known.at_ms {
+            *known = *row;
+        }
+    }
+    first
+}
+
+fn judge(rows: &[SeenRow], t0_ms: i64, per_ms: i64) -> Verdict {
     let mut seen: BTreeMap<(i64, i64), usize> = BTreeMap::new();
     let mut verdict = Verdict {
         rows: rows.len(),
