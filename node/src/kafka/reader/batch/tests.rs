@@ -287,15 +287,32 @@ fn what_an_aborted_transaction_left_does_not_count() {
         of_producer(1, 12, Some(1)),
     ];
     let bytes = batches.iter().flat_map(Writing::bytes).collect::<Vec<u8>>();
-    let mut aborted = Aborted::new([(1, 0)]);
+    let expected = [false, true, true, false, false, true, false, false];
+    assert_eq!(admitted(&bytes, &[(1, 0)]), expected);
+}
+
+#[test]
+fn what_the_same_producer_committed_just_before_it_aborted_counts() {
+    let batches = [
+        of_producer(1, 0, None),
+        of_producer(1, 2, Some(1)),
+        of_producer(1, 3, None),
+        of_producer(1, 5, Some(0)),
+        of_producer(1, 6, None),
+    ];
+    let bytes = batches.iter().flat_map(Writing::bytes).collect::<Vec<u8>>();
+    let expected = [true, false, false, false, true];
+    assert_eq!(admitted(&bytes, &[(1, 3)]), expected);
+}
+
+/// Whether each batch counts.
+fn admitted(bytes: &[u8], aborted: &[(i64, i64)]) -> Vec<bool> {
+    let mut aborted = Aborted::new(aborted.iter().copied());
     let mut admitted = Vec::new();
     let mut at = 0;
     while let Some((batch, length)) = Batch::first(&bytes[at..]).unwrap() {
         admitted.push(aborted.admits(&batch));
         at += length;
     }
-    assert_eq!(
-        admitted,
-        [false, true, true, false, false, true, false, false]
-    );
+    admitted
 }

@@ -117,11 +117,19 @@ fn the_end_is_known_for_as_long_as_its_leader_said_so_lately() {
     assert_eq!((at(1999, &bench), at(2000, &bench)), (Some(11), None));
     bench.lane.unchanged(&wanted, bench.now + MS * 1500);
     assert_eq!((at(3499, &bench), at(3500, &bench)), (Some(11), None));
+    // What was fetched is in hand, though a new leader knows less to be safe than the one before.
+    bench.answer(wanted, records(), 16, 16);
+    let next = bench.wanted();
+    bench.answer(next, Bytes::new(), 11, 11);
+    assert_eq!(at(0, &bench), None);
+    assert_eq!(bench.read(9), [11, 12, 13, 14, 15]);
+    assert_eq!(at(0, &bench), Some(16));
     // More was appended than came.
-    bench.answer(wanted, Bytes::new(), 15, 15);
+    let wanted = bench.wanted();
+    bench.answer(wanted, Bytes::new(), 20, 20);
     assert_eq!(
         (at(0, &bench), bench.lane.log_end(bench.now)),
-        (None, Some(15))
+        (None, Some(20))
     );
 }
 
