@@ -1,9 +1,14 @@
-//! Records that could not be used: counted by reason, and the first of each tick shown.
+//! Records that could not be used: counted by reason, and the first of each stretch of a lane shown.
 
-use crate::record::RecordState;
+use crate::part::codec::{Fault, Reader, Writer};
+use crate::record::{Record, RecordState};
+use crate::stats::count;
 
-/// Most dead letters of one pipeline that one tick writes; the others are only counted.
-pub const MOST_PER_TICK: usize = 1000;
+/// So many offsets of a lane share one allowance, from a multiple of it on: which dead letters are written
+/// hangs on nothing but the lane's offsets, not on how they were cut into ticks.
+const STRETCH: i64 = 10_000;
+/// Most dead letters of one pipeline in one such stretch of a lane; the others are only counted.
+const MOST_PER_STRETCH: u64 = 1000;
 /// How many bytes of a payload a dead letter shows.
 pub const EXCERPT_BYTES: usize = 256;
 
@@ -117,6 +122,50 @@ pub(crate) struct DeadLetter {
     pub(crate) excerpt: Vec<u8>,
 }
 
+impl DeadLetter {
+    pub(crate) fn new(reason: Reason, record: &Record<'_>) -> Self {
+        let excerpt = &record.payload[..record.payload.len().min(EXCERPT_BYTES)];
+        Self {
+            offset: record.offset,
+            reason,
+            excerpt: excerpt.to_vec(),
+        }
+    }
+}
+
+/// How many dead letters the lane's last stretch had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    stretch: i64,
+    used: u64,
+}
+
+impl Allowance {
+    /// Whether the dead letter at this offset is written; to be asked once of each, in the lane's order.
+    pub(crate) fn admits(&mut self, offset: i64) -> bool {
+        let stretch = offset.div_euclid(STRETCH);
+        if stretch != self.stretch {
+            *self = Self { stretch, used: 0 };
+        }
+        let admitted = self.used < MOST_PER_STRETCH;
+        count(&mut self.used, u64::from(admitted));
+        admitted
+    }
+
+    pub(crate) fn encode(self, out: &mut Writer<'_>) {
+        out.signed(self.stretch);
+        out.unsigned(self.used);
+    }
+
+    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
+        let (stretch, used) = (input.signed()?, input.unsigned()?);
+        match used <= MOST_PER_STRETCH {
+            true => Ok(Self { stretch, used }),
+            false => Err(Fault::Damaged("a lane has too many dead letters")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +180,19 @@ mod tests {
             assert_eq!((reason, number), (Reason::ALL[at], at as u64 + 1));
         }
         assert_eq!(counts.total(), 55);
+    }
+
+    #[test]
+    fn each_stretch_of_offsets_has_an_allowance_of_its_own() {
+        let mut allowance = Allowance::default();
+        let admitted = |allowance: &mut Allowance, offsets: std::ops::Range<i64>| {
+            offsets.filter(|&offset| allowance.admits(offset)).count()
+        };
+        assert_eq!(admitted(&mut allowance, 9_990..10_000), 10);
+        assert_eq!(admitted(&mut allowance, 10_000..10_999), 999);
+        let mut again = allowance;
+        assert_eq!(admitted(&mut allowance, 10_999..20_000), 1);
+        assert_eq!(admitted(&mut again, 15_000..20_001), 2);
+        assert_eq!(admitted(&mut again, 30_000..33_000), 1000);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::close::{Closed, Closing, EmptyWindows};
-use crate::dead_letter::{DeadLetter, MOST_PER_TICK, Reason};
+use crate::dead_letter::{DeadLetter, Reason};
 use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{Order, each_group};
 use crate::pane::table::PaneTable;
@@ -232,7 +232,7 @@ impl Pipeline {
         self.write_letters(closings, label, emit);
     }
 
-    /// Numbers the tick's dead letters; beyond a bound they are only counted.
+    /// Numbers the tick's dead letters; those beyond a lane's allowance are only counted.
     fn write_letters(
         &mut self,
         closings: &Closings,
@@ -240,7 +240,7 @@ impl Pipeline {
         emit: &mut dyn FnMut(StreamId, RowRef<'_>),
     ) {
         let stream = self.stream(StreamKind::DeadLetters);
-        for (lane, letter) in closings.letters.iter().take(MOST_PER_TICK) {
+        for (lane, letter) in &closings.letters {
             let seq = self.letters.next;
             let json = render::dead_letter(&self.program.spec.name, seq, &label(*lane), letter);
             self.letters.push(&json);

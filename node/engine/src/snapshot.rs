@@ -3,6 +3,7 @@
 //! Tables are shared, not copied; the next write to one that a reader still holds copies that one.
 
 use crate::close::Closed;
+use crate::dead_letter::Allowance;
 use crate::feed::{FeedEngine, FeedLane};
 use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{Order, each_group};
@@ -36,6 +37,7 @@ pub(crate) struct PipelineSnapshot {
 pub(crate) struct LaneSnapshot {
     pub(crate) times: EventTimes,
     pub(crate) counters: Counters,
+    pub(crate) allowance: Allowance,
 }
 
 impl FeedEngine {
@@ -58,6 +60,7 @@ impl PipelineSnapshot {
         let states = lanes.iter().map(|lane| LaneSnapshot {
             times: lane.pipelines[at].state.times.clone(),
             counters: lane.pipelines[at].state.counters,
+            allowance: lane.pipelines[at].state.allowance,
         });
         Self {
             pipeline: pipeline.clone(),

@@ -1,7 +1,7 @@
 //! The state of one pipeline on one lane.
 
 use super::PerRecord;
-use crate::dead_letter::{DeadLetter, EXCERPT_BYTES, MOST_PER_TICK, Reason};
+use crate::dead_letter::{Allowance, DeadLetter, Reason};
 use crate::pane::PaneStore;
 use crate::plan::Program;
 use crate::record::Record;
@@ -16,7 +16,8 @@ pub(crate) struct LaneState {
     pub(crate) times: EventTimes,
     pub(crate) panes: PaneStore,
     pub(crate) counters: Counters,
-    /// The dead letters of the tick so far, as many as may be written.
+    pub(crate) allowance: Allowance,
+    /// The dead letters of the tick so far that are to be written.
     pub(crate) letters: Vec<DeadLetter>,
     /// Windows that end here or before were closed when the tick began.
     pub(crate) closed_through: Option<Timestamp>,
@@ -112,13 +113,8 @@ impl LaneState {
     #[cold]
     fn reject(&mut self, reason: Reason, record: &Record<'_>) {
         self.counters.dead_letters.add(reason, 1);
-        if self.letters.len() < MOST_PER_TICK {
-            let excerpt = &record.payload[..record.payload.len().min(EXCERPT_BYTES)];
-            self.letters.push(DeadLetter {
-                offset: record.offset,
-                reason,
-                excerpt: excerpt.to_vec(),
-            });
+        if self.allowance.admits(record.offset) {
+            self.letters.push(DeadLetter::new(reason, record));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::codec::{Fault, Reader, Writer};
 use super::{RestoreError, other_spec};
+use crate::dead_letter::Allowance;
 use crate::group::dictionary::Keys;
 use crate::group::is_sound;
 use crate::lane::LaneEngine;
@@ -20,6 +21,7 @@ pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) {
     write_shape(of.pipeline.spec(), out);
     state.times.encode(out);
     state.counters.encode(out);
+    state.allowance.encode(out);
     out.length(tables.panes.len());
     for (pane, table) in &tables.panes {
         out.signed(pane.start);
@@ -70,6 +72,7 @@ pub(super) fn read(
     state.closed_through = pipeline.closed.through;
     state.times = EventTimes::decode(input, &spec.close)?;
     state.counters = Counters::decode(input)?;
+    state.allowance = Allowance::decode(input)?;
     let mut key = Vec::new();
     for _ in 0..input.length()? {
         let pane = PaneKey {

@@ -180,18 +180,41 @@ fn what_cannot_be_decoded_is_counted_by_reason() {
 }
 
 #[test]
-fn a_tick_writes_a_thousand_dead_letters_and_counts_them_all() {
-    let mut player = Player::new(plain(), &["p0", "p1"]);
-    player.play(
-        &("p1!not_json ".repeat(700) + &"p0!not_json ".repeat(700) + "tick p0!not_json tick"),
-    );
-    assert_eq!(player.results().split("; ").count(), 1001);
-    let stats = player.engine.stats(PIPELINE).unwrap();
-    assert_eq!(stats.dead_letters.total(), 1401);
-    assert_eq!(
-        (stats.dead_letters_suppressed, stats.next_dead_letter_seq.0),
-        (400, 1001)
-    );
+fn a_lane_writes_a_thousand_dead_letters_of_ten_thousand_offsets_whatever_the_ticks() {
+    // One lane has 1,400 of them, 100 in the next stretch of its offsets; another has 700.
+    let play = |tick: usize, restart: bool| {
+        let mut player = Player::new(plain(), &["p0", "p1"]);
+        for at in 0..10_100 {
+            player.play(match at {
+                0..1400 | 10_000.. => "p0!not_json",
+                _ => "p0@1",
+            });
+            if at < 700 {
+                player.play("p1!not_json");
+            }
+            if at % tick == 0 {
+                player.play("tick");
+            }
+            if restart && at == 1200 {
+                player.play("tick");
+                let parts = player.engine.checkpoint();
+                player.engine = Engine::restore(&parts, vec![(PIPELINE, plain())]).unwrap();
+            }
+        }
+        player.play("tick");
+        let stats = player.engine.stats(PIPELINE).unwrap();
+        assert_eq!(stats.dead_letters.total(), 2200);
+        assert_eq!(
+            (stats.dead_letters_suppressed, stats.next_dead_letter_seq.0),
+            (400, 1800)
+        );
+        let results = player.results();
+        let written = |lane: &str| results.matches(&format!(" {lane}#")).count();
+        (written("p0"), written("p1"))
+    };
+    for (tick, restart) in [(20_000, false), (7, false), (1000, true)] {
+        assert_eq!(play(tick, restart), (1100, 700), "{tick}");
+    }
 }
 
 #[test]
