@@ -322,6 +322,9 @@ pub struct LaneInfo {
     pub lane: String,
     /// The next offset to take in.
     pub position: i64,
+    /// Offsets from `position` up to here are agreed to hold no record (markers of transactions): retention may take them.
+    #[serde(default)]
+    pub empty_to: i64,
     /// Where the lane's log ends, read or not, as the source said of late; `null` where it did not.
     pub end: Option<i64>,
     /// `end` minus `position`: offsets of a Kafka partition (with holes), bytes of a file; 0 where all records up to `end`

@@ -98,6 +98,7 @@ impl SourceFetcher {
             trail.fingerprint,
             trail.marks,
         ));
+        buffer.set_hole(trail.hole);
         let name = trail.name.clone();
         self.change(Change::Add(trail, Arc::clone(&buffer)));
         if retired {

@@ -13,7 +13,7 @@ mod survey;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unisono_replication::machine::{self, Marks};
+use unisono_replication::machine::{self, Hole, Marks};
 
 pub use block::{Block, HEAD_BYTES, Head, RawRecord};
 pub use survey::{Found, FoundLane, KnownLane, SourceSurvey, survey};
@@ -33,6 +33,9 @@ pub enum SourceError {
     /// there may be restored.
     #[error("lane {lane}: {message}")]
     Lane { lane: String, message: String },
+    /// The same, where what is to be read next is not there: retention took it, or it never was.
+    #[error("lane {lane}: {message}")]
+    Gone { lane: String, message: String },
 }
 
 /// A lane as far as it was read: where to go on, and by what it is known again.
@@ -48,6 +51,8 @@ pub struct LaneTrail {
     pub fingerprint: u64,
     /// Offsets further below, with their fingerprints.
     pub marks: Marks,
+    /// Where it is agreed to hold no record.
+    pub hole: Hole,
 }
 
 impl LaneTrail {
@@ -60,6 +65,7 @@ impl LaneTrail {
             next: lane.cut,
             fingerprint: lane.fingerprint,
             marks: lane.marks,
+            hole: lane.hole,
         }
     }
 
@@ -72,6 +78,7 @@ impl LaneTrail {
             next: start,
             fingerprint: 0,
             marks: Marks::new(start),
+            hole: Hole::default(),
         }
     }
 

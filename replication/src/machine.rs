@@ -17,7 +17,7 @@ use crate::command::{
 };
 pub use config::{BUILTIN_SINK, Wanted};
 pub use holding::{Ended, Held};
-pub use lane::{Lane, Mark, Marks};
+pub use lane::{Hole, Lane, Mark, Marks};
 
 /// The agreed state at one index of the log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -148,6 +148,8 @@ pub struct AcceptedTick {
     pub moves: Vec<AcceptedMove>,
     /// Lanes that were at their end, by lane.
     pub at_end: Vec<u32>,
+    /// Lanes that hold no record for a stretch beyond their cut.
+    pub holes: Vec<(u32, Hole)>,
     /// Nobody but the proposer held these cuts.
     pub alone: bool,
 }
@@ -479,6 +481,13 @@ impl Feed {
         for &lane in &tick.at_end {
             self.lanes[lane as usize].ended = true;
         }
+        let holes = tick.empty.iter().map(|&of| {
+            let lane = &mut self.lanes[of.lane as usize];
+            let (from, to) = (lane.cut, of.empty_to);
+            lane.hole = Hole { from, to };
+            (of.lane, lane.hole)
+        });
+        let holes = holes.collect();
         self.base = index;
         self.ticks += 1;
         self.agreed_ms = Some(tick.agreed_ms);
@@ -488,6 +497,7 @@ impl Feed {
             clock_ms: tick.clock_ms,
             moves,
             at_end: tick.at_end.clone(),
+            holes,
             alone: tick.alone,
         }
     }

@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub(super) const MAGIC: &[u8; 8] = b"UNISONO\n";
 /// The version of the format that this program writes, and the only one that it reads. 1 was one value as a whole, 2 knew no agreed
 /// configuration, in 3 all parts stood at one index, in 4 no feed could be held.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 /// Bytes before the first frame.
 pub(super) const PREFACE: usize = MAGIC.len() + 4;
 /// Bytes of a chunk: what is held of a part at any moment, on either side.

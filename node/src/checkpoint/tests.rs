@@ -4,6 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use unisono_replication::command::{
+    Command, CreateFeed, FeedTick, LaneEmpty, LaneEntry, LaneMove, SourceEntry, Ticks,
+};
 use unisono_replication::machine::Machine;
 
 use super::*;
@@ -13,10 +16,52 @@ fn header(index: u64) -> Header {
         index,
         term: 2,
         raft: vec![1, 2],
-        machine: Machine::default(),
+        machine: machine(),
         feeds: BTreeMap::from([(FeedId(3), index), (FeedId(5), index + 2)]),
         made_at: index + 2,
     }
+}
+
+/// A feed whose only lane has come some way; the format of all else is pinned with the commands that make it.
+fn machine() -> Machine {
+    let mut machine = Machine::default();
+    let lane = LaneEntry {
+        source: 0,
+        name: "7".to_owned(),
+        start: 11,
+        identity: "topic".to_owned(),
+    };
+    let source = SourceEntry {
+        name: "orders".to_owned(),
+        definition: "{}".to_owned(),
+    };
+    let create = CreateFeed {
+        term: 1,
+        sources: vec![source],
+        lanes: vec![lane],
+    };
+    machine.apply(3, 1, &Command::CreateFeed(create));
+    let tick = FeedTick {
+        feed: FeedId(3),
+        base: 3,
+        agreed_ms: 1000,
+        clock_ms: 1001,
+        alone: true,
+        moves: vec![LaneMove {
+            lane: 0,
+            cut: 9000,
+            fingerprint: 99,
+        }],
+        empty: vec![LaneEmpty {
+            lane: 0,
+            empty_to: 9002,
+        }],
+        at_end: vec![0],
+    };
+    let feeds = vec![tick];
+    machine.apply(4, 1, &Command::Ticks(Ticks { term: 1, feeds }));
+    assert_eq!(machine.feeds()[&FeedId(3)].lanes[0].hole.to, 9002);
+    machine
 }
 
 fn heads() -> Vec<Head> {
@@ -219,10 +264,10 @@ fn every_other_version_is_refused_by_name() {
     save_small(&store, 2);
     let newest = newest_file(&store);
     let mut bytes = fs::read(&newest).unwrap();
-    bytes[frame::MAGIC.len()] = 6;
+    bytes[frame::MAGIC.len()] = 7;
     fs::write(&newest, bytes).unwrap();
     let said = store.load().unwrap_err().to_string();
-    let expected = "it has format version 6, this program reads version 5: upgrade this node";
+    let expected = "it has format version 7, this program reads version 6: upgrade this node";
     assert_eq!(said, format!("{}: {expected}", newest.display()));
 }
 
@@ -231,11 +276,11 @@ fn a_checkpoint_of_the_version_before_is_refused_with_what_to_do() {
     let (_dir, store) = store();
     save_small(&store, 1);
     let newest = newest_file(&store).with_file_name("00000000000000000017.checkpoint");
-    fs::copy(golden("checkpoint_v4.bin"), &newest).unwrap();
+    fs::copy(golden("checkpoint_v5.bin"), &newest).unwrap();
     let said = store.load().unwrap_err().to_string();
     assert!(
         said.starts_with(&newest.display().to_string())
-            && said.contains("it has format version 4, this program reads version 5")
+            && said.contains("it has format version 5, this program reads version 6")
             && said.contains("run the program that wrote it, or move this node's data directory"),
         "{said}"
     );
@@ -245,21 +290,20 @@ fn a_checkpoint_of_the_version_before_is_refused_with_what_to_do() {
 #[test]
 fn a_checkpoint_is_that_of_the_golden_file() {
     let (_dir, store) = store();
-    // Without the machine's own definitions, whose format is pinned with the commands that make them.
     let mut pinned = parts();
     pinned.truncate(3);
     pinned.push((PartId::Rows(heads()[1].stream), vec![7; 10]));
     save(&store, 17, &pinned);
     let file = newest_file(&store);
     if std::env::var_os("UNISONO_WRITE_GOLDEN").is_some() {
-        fs::copy(&file, golden("checkpoint_v5.bin")).unwrap();
+        fs::copy(&file, golden("checkpoint_v6.bin")).unwrap();
     }
-    let bytes = fs::read(golden("checkpoint_v5.bin")).unwrap();
+    let bytes = fs::read(golden("checkpoint_v6.bin")).unwrap();
     assert!(
         fs::read(&file).unwrap() == bytes,
         "the format has changed: give it a new version"
     );
-    let mut reader = CheckpointReader::open(&golden("checkpoint_v5.bin")).unwrap();
+    let mut reader = CheckpointReader::open(&golden("checkpoint_v6.bin")).unwrap();
     assert_eq!(reader.header().index, 17);
     assert_eq!(read_all(&mut reader), pinned);
 }

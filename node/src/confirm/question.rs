@@ -6,7 +6,7 @@ use crate::versioned;
 use unisono_replication::command::{FeedId, StreamKey};
 
 /// The version of the format of both.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// What a leader asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,8 +92,8 @@ pub struct LaneAnswer {
     pub lane: u32,
     /// The furthest cut beyond the agreed one, and not beyond the leader's, of records in hand, and the fingerprint there.
     pub held: Option<(i64, u64)>,
-    /// There is nothing to be read beyond the leader's cut, on fresh evidence.
-    pub at_end: bool,
+    /// There is nothing to be read beyond the leader's cut, on fresh evidence: where the lane ends.
+    pub end: Option<i64>,
 }
 
 /// Whether a stream has the same rows.
@@ -154,15 +154,15 @@ mod tests {
                 lanes: vec![LaneAnswer {
                     lane: 2,
                     held: Some((1200, 99)),
-                    at_end: true,
+                    end: Some(1236),
                 }],
                 unheard_ms: 130,
             }],
             rows: vec![RowsAnswer::Same, RowsAnswer::Other, RowsAnswer::Unknown],
         };
-        let bytes = golden::bytes("confirm-question-2", &encode(&question));
+        let bytes = golden::bytes("confirm-question-3", &encode(&question));
         assert_eq!(decode(&bytes), Some(question));
-        let bytes = golden::bytes("confirm-answer-2", &encode(&answer));
+        let bytes = golden::bytes("confirm-answer-3", &encode(&answer));
         assert_eq!(decode(&bytes), Some(answer));
         assert_eq!(decode::<Answer>(&[9, 0]), None);
     }

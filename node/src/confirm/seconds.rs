@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use unisono_replication::command::FeedId;
 
-use super::question::{Answer, FeedAnswer, FeedQuestion, FeedState};
+use super::question::{Answer, FeedAnswer, FeedQuestion, FeedState, LaneAnswer};
 
 /// How long one that confirms nothing is waited for.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -62,8 +62,16 @@ struct Standing {
     owes: BTreeMap<u32, Instant>,
     marks: BTreeMap<u32, Mark>,
     /// Where lanes ended, and when that was asked.
-    ends: BTreeMap<u32, (i64, Instant)>,
+    ends: BTreeMap<u32, SeenEnd>,
     disputes: bool,
+}
+
+/// That a lane which was taken in up to `cut` ended at `end`.
+#[derive(Clone, Copy, Debug)]
+struct SeenEnd {
+    cut: i64,
+    end: i64,
+    asked: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -240,17 +248,25 @@ impl Seconds {
         }
     }
 
-    /// Whether a lane may be said to be at its end at `cut`: another one saw it too, or nobody else's word counts.
-    pub fn confirms_end(&self, feed: FeedId, lane: u32, cut: i64, now: Instant) -> bool {
+    /// Where a lane may be said to end that is taken in up to `cut`, and of which nobody saw more than it ends at `end`: as
+    /// far as another one saw it too, unless nobody else's word counts. `None`: nobody else saw it at its end.
+    pub fn confirmed_end(
+        &self,
+        feed: FeedId,
+        lane: u32,
+        (cut, end): (i64, i64),
+        now: Instant,
+    ) -> Option<i64> {
         let eligible = self.eligible(feed);
+        if eligible.is_empty() {
+            return Some(end);
+        }
         let saw = |number: &u16| {
-            let standing = self.peers[number].feeds.get(&feed);
-            let end = standing.and_then(|standing| standing.ends.get(&lane));
-            end.is_some_and(|&(end, asked)| {
-                end == cut && now.saturating_duration_since(asked) < END_FRESH
-            })
+            let seen = self.peers[number].feeds.get(&feed)?.ends.get(&lane)?;
+            let counts = seen.cut == cut && now.saturating_duration_since(seen.asked) < END_FRESH;
+            counts.then_some(seen.end.min(end))
         };
-        eligible.is_empty() || eligible.iter().any(saw)
+        eligible.iter().filter_map(saw).max()
     }
 }
 
@@ -289,9 +305,14 @@ impl Standing {
                 _ => confirms &= of.cut <= of.known,
             }
             match found {
-                Some(found) if found.at_end => self.ends.insert(of.lane, (of.cut, asked)),
-                _ => self.ends.remove(&of.lane),
-            };
+                Some(LaneAnswer { end: Some(end), .. }) => {
+                    let (cut, end) = (of.cut, *end);
+                    self.ends.insert(of.lane, SeenEnd { cut, end, asked });
+                }
+                _ => {
+                    self.ends.remove(&of.lane);
+                }
+            }
         }
         if !runs || !confirms {
             // Who only lacks a record has some time to get it: see `lapse`.

@@ -79,6 +79,7 @@ mod tests {
             clock_ms: 0,
             moves: Vec::new(),
             at_end: (0..lanes).collect(),
+            holes: Vec::new(),
             alone: false,
         }
     }

@@ -154,6 +154,9 @@ impl Runner {
             Some(Standing::Failed(error)) => return Err(Halt::Fault(error.to_string())),
             Some(Standing::Complete) => {}
         }
+        for &(lane, hole) in &tick.holes {
+            self.lanes[lane as usize].set_hole(hole);
+        }
         let at_end: Vec<LaneId> = tick.at_end.iter().copied().map(LaneId).collect();
         let end = TickEnd {
             agreed: Some(Timestamp(tick.agreed_ms)),

@@ -10,8 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use unisono_replication::machine::Marks;
-use unisono_replication::rt;
+use unisono_replication::machine::{Hole, Marks};
 
 use super::end::End;
 use super::lookout::Lookout;
@@ -63,6 +62,8 @@ struct State {
     /// The fingerprint of all that was taken, and of some cuts before.
     fingerprint: u64,
     marks: Marks,
+    /// Where it is agreed to hold no record.
+    hole: Hole,
     /// Who waits for the next record to arrive.
     waiting: Option<Arc<Notify>>,
 }
@@ -143,6 +144,7 @@ impl LaneBuffer {
             again: None,
             fingerprint,
             marks,
+            hole: Hole::default(),
             waiting: None,
         };
         Self {
@@ -324,14 +326,6 @@ impl LaneBuffer {
         let mut state = self.lock();
         let reason = state.again.take()?;
         Some((state.taken_to, state.fingerprint, state.marks, reason))
-    }
-
-    /// Whether nothing above `cut` can be read now, on evidence fresh enough.
-    #[must_use]
-    pub fn is_at_end(&self, cut: i64) -> bool {
-        let state = self.lock();
-        let fresh = |(end, at): (i64, Instant)| end >= cut && rt::since(at) < FRESH;
-        state.delivered_to <= cut && state.at_end.is_some_and(fresh)
     }
 
     /// What the records in hand above `from` weigh.

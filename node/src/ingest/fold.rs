@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use unisono_engine::spec::Timestamp;
 use unisono_engine::{LaneEngine, NextClosing};
 use unisono_replication::command::LaneStand;
+use unisono_replication::machine::Hole;
 
 use super::buffer::{LaneBuffer, Part, TakeError};
 use super::lookout::Tell;
@@ -114,6 +115,11 @@ impl FoldLane {
     pub fn go_on_at(&self, stand: &LaneStand) {
         self.buffer
             .go_on_at(stand.cut, stand.fingerprint, stand.marks);
+    }
+
+    /// There is agreed to be no record for a while.
+    pub fn set_hole(&self, hole: Hole) {
+        self.buffer.set_hole(hole);
     }
 
     /// The lane between two ticks; during one, this waits for the worker.

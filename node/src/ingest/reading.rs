@@ -4,17 +4,18 @@
 //! A fault of a lane is the lane's alone, and not for ever: it is tried again, less and less often. Lanes that are tried
 //! again get a reader of their own, so that those that can be read go on undisturbed.
 
+mod lane;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use unisono_replication::rt;
 
-use super::buffer::FULL;
-use super::end::End;
-use super::{Change, LaneBuffer, ReadAhead, Shared, lock};
+use super::{Change, ReadAhead, Shared, lock};
 use crate::config::SourceConfig;
-use crate::source::{self, Block, Head, KnownLane, LaneTrail, SourceError, SourceReader};
+use crate::source::{self, Block, KnownLane, SourceError, SourceReader};
+use lane::ReadLane;
 
 /// How long the thread may sleep when nothing is there. It is woken for all that matters; this is how often the ends of
 /// quiet lanes are looked at, whose evidence must stay fresh.
@@ -44,21 +45,6 @@ pub(super) struct Reading {
     block: Option<Block>,
     told: Option<Instant>,
     trimmed: Instant,
-}
-
-struct ReadLane {
-    /// As far as it was read.
-    trail: LaneTrail,
-    buffer: Arc<LaneBuffer>,
-    /// Who reads it, and by which index, once it is open.
-    reader: Option<(u64, usize)>,
-    /// It is not read any more.
-    retired: bool,
-    fault: Option<Fault>,
-    /// It is read again from before its last records, which are compared and not handed over.
-    check: Option<LaneTrail>,
-    /// Its last records could not be had again at the last try: retention may have taken them.
-    uncheckable: bool,
 }
 
 /// Why a lane could not be read at its last turn.
@@ -128,15 +114,7 @@ impl Reading {
             match change {
                 Change::Add(trail, buffer) => {
                     self.order.push(self.lanes.len());
-                    self.lanes.push(ReadLane {
-                        trail,
-                        buffer,
-                        reader: None,
-                        retired: false,
-                        fault: None,
-                        check: None,
-                        uncheckable: false,
-                    });
+                    self.lanes.push(ReadLane::new(trail, buffer));
                 }
                 Change::Retire(name) => self.retire(&name),
             }
@@ -196,7 +174,7 @@ impl Reading {
             match &lane.fault {
                 _ if lane.retired || lane.reader.is_some() => {}
                 // A client that has just given up a partition is not given it back in haste.
-                None if lane.uncheckable => again.push(index),
+                None if lane.begins_elsewhere() => again.push(index),
                 None => new.push(index),
                 Some(fault) if fault.again <= rt::now() => again.push(index),
                 Some(_) => {}
@@ -247,14 +225,9 @@ impl Reading {
         };
         let live = self.lanes.iter().filter(|lane| !lane.retired);
         let names: Vec<&str> = live.map(|lane| lane.trail.name.as_str()).collect();
-        let lane = &self.lanes[index];
-        let check = reader.is_to_be_checked() && !lane.uncheckable;
-        let check = lane.trail.before_last().filter(|_| check);
-        let handle = reader.open(check.as_ref().unwrap_or(&lane.trail), &names)?;
-        let lane = &mut self.lanes[index];
-        lane.reader = Some((id, handle));
-        lane.check = check;
-        lane.uncheckable = false;
+        let start = self.lanes[index].start(reader.is_to_be_checked());
+        let handle = reader.open(&start.0, &names)?;
+        self.lanes[index].begin((id, handle), start);
         Ok(())
     }
 
@@ -319,13 +292,15 @@ impl Reading {
     fn fail(&mut self, index: usize, error: &SourceError) {
         self.close(index);
         let lane = &mut self.lanes[index];
-        if lane.uncheckable {
-            // Opened again at once, without that.
+        if lane.can_begin_elsewhere(error) {
+            // Opened again at once.
             return;
         }
         let (reason, wakes) = match error {
             SourceError::Unavailable(reason) => (reason, false),
-            SourceError::Lane { message, .. } => (message, true),
+            SourceError::Lane { message, .. } | SourceError::Gone { message, .. } => {
+                (message, true)
+            }
         };
         let (source, name) = (&self.source.name, &lane.trail.name);
         let before = lane.fault.take();
@@ -393,86 +368,5 @@ impl Reading {
                 return;
             }
         }
-    }
-}
-
-impl ReadLane {
-    /// Reads the lane's last records again, and compares them with those that were read.
-    fn check(
-        &mut self,
-        reader: &mut dyn SourceReader,
-        handle: usize,
-        spare: &mut Option<Block>,
-        mut check: LaneTrail,
-    ) -> Result<Turn, SourceError> {
-        let mut block = spare.take().unwrap_or_default();
-        block.clear();
-        let filled = reader.fill(handle, &check, &mut block, FULL);
-        check.pass(&mut block);
-        let known = block.count_up_to(self.trail.next);
-        let last = known.checked_sub(1).map(|last| block.heads()[last]);
-        let (from, to) = (self.trail.marks.before.offset, self.trail.next);
-        let refused = |message: String| SourceError::Lane {
-            lane: self.trail.name.clone(),
-            message,
-        };
-        if check.next < to {
-            *spare = Some(block);
-            let count = filled.inspect_err(|error| {
-                self.uncheckable = matches!(error, SourceError::Lane { .. });
-            })?;
-            if let (0, Some(end)) = (count, reader.at_end(handle)) {
-                return Err(refused(format!(
-                    "it ends at offset {end}, but was read up to {to}: the log was cut; restore it"
-                )));
-            }
-            self.check = Some(check);
-            return Ok(if count > 0 {
-                Turn::Checked
-            } else {
-                Turn::Nothing
-            });
-        }
-        let is_same = |last: Head| last.next == to && last.fingerprint == self.trail.fingerprint;
-        if !last.is_some_and(is_same) {
-            *spare = Some(block);
-            return Err(refused(format!(
-                "offsets {from} to {to} hold other records than those that were read: the log was cut and written anew; \
-                 restore it, or give what there is now as a new source to new pipelines"
-            )));
-        }
-        block.skip(known);
-        self.trail.pass(&mut block);
-        *spare = self.buffer.push(block);
-        filled?;
-        Ok(Turn::Read)
-    }
-
-    /// Fills the spare block with the lane's next records, if it has room for them.
-    fn fill(
-        &mut self,
-        reader: &mut dyn SourceReader,
-        handle: usize,
-        spare: &mut Option<Block>,
-    ) -> Result<Turn, SourceError> {
-        if !self.buffer.has_room() {
-            return Ok(Turn::NoRoom);
-        }
-        let mut block = spare.take().unwrap_or_default();
-        block.clear();
-        let filled = reader.fill(handle, &self.trail, &mut block, FULL);
-        // What was read before an error counts.
-        self.trail.pass(&mut block);
-        *spare = self.buffer.push(block);
-        if filled? > 0 {
-            return Ok(Turn::Read);
-        }
-        let end = reader.at_end(handle);
-        self.buffer.set_end(End {
-            at: end,
-            held_since: reader.held_since(handle),
-            unanswered: reader.unanswered(handle),
-        });
-        Ok(end.map_or(Turn::Nothing, |_| Turn::AtEnd))
     }
 }

@@ -148,7 +148,7 @@ fn of_lane(buffer: &LaneBuffer, question: &LaneQuestion) -> LaneAnswer {
     LaneAnswer {
         lane: question.lane,
         held: held.map(|held| (held.cut, held.fingerprint)),
-        at_end: buffer.is_at_end(question.cut),
+        end: buffer.end_beyond(question.cut),
     }
 }
 

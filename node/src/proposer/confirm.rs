@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use unisono_replication::command::{FeedId, FeedTick};
+use unisono_replication::command::{FeedId, FeedTick, LaneEmpty};
 use unisono_replication::machine;
 use unisono_replication::rt::{self, Handle};
 use unisono_replication::tick::InHand;
@@ -116,16 +116,29 @@ impl Confirming {
         progresses(core, feeds)
     }
 
-    /// Says of no lane that it is at its end where nobody else saw that.
+    /// Says of no lane that it is at its end where nobody else saw that; says of those that are where they end, if no record
+    /// lies before.
     pub(super) fn confirm_ends(&self, core: &Core, agreed: &Agreed, feeds: &mut [FeedTick]) {
         let (seconds, now) = (lock(&core.seconds), rt::now());
         for tick in feeds {
             let state = &agreed.machine.feeds()[&tick.feed];
-            let moves = &tick.moves;
+            let Some(feed) = agreed.feeds.get(&tick.feed) else {
+                tick.at_end.clear();
+                continue;
+            };
+            let buffers = feed.lanes();
+            let (moves, empty) = (&tick.moves, &mut tick.empty);
             tick.at_end.retain(|&lane| {
+                let known = &state.lanes[lane as usize];
                 let moved = moves.iter().find(|step| step.lane == lane);
-                let cut = moved.map_or(state.lanes[lane as usize].cut, |step| step.cut);
-                seconds.confirms_end(tick.feed, lane, cut, now)
+                let cut = moved.map_or(known.cut, |step| step.cut);
+                let Some(end) = buffers[lane as usize].end_beyond(cut) else {
+                    return false;
+                };
+                let end = seconds.confirmed_end(tick.feed, lane, (cut, end), now);
+                let empty_to = end.filter(|&to| to > known.hole.of(cut));
+                empty.extend(empty_to.map(|empty_to| LaneEmpty { lane, empty_to }));
+                end.is_some()
             });
         }
     }
@@ -223,7 +236,10 @@ fn progresses(core: &Core, asked: &[FeedQuestion]) -> bool {
         of.lanes.iter().all(|lane| {
             let own = |cut| buffers.get(lane.lane as usize)?.fingerprint_at(cut);
             if lane.cut == lane.known {
-                return seconds.confirms_end(of.feed, lane.lane, lane.cut, now);
+                let end = (lane.cut, lane.cut);
+                return seconds
+                    .confirmed_end(of.feed, lane.lane, end, now)
+                    .is_some();
             }
             match seconds.confirmed(of.feed, lane.lane, lane.known, own) {
                 Confirmed::UpTo(_) | Confirmed::Alone => true,

@@ -163,6 +163,7 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
                 source: feed.sources[lane.source as usize].name.clone(),
                 lane: lane.name.clone(),
                 position: lane.cut,
+                empty_to: lane.hole.of(lane.cut),
                 end: beyond.map(|(end, _)| end),
                 lag: beyond.map(|(_, lag)| lag),
                 watermark: watermark.map(timestamp::format),

@@ -229,8 +229,11 @@ fn classify(partition: i32, error: KafkaSourceError) -> SourceError {
         | KafkaSourceError::Unreachable { .. }
         | KafkaSourceError::TopicMissing { .. }
         | KafkaSourceError::Compacted { .. } => unavailable(error),
-        KafkaSourceError::OffsetOutOfRange { .. }
-        | KafkaSourceError::Truncated { .. }
+        KafkaSourceError::OffsetOutOfRange { .. } => SourceError::Gone {
+            lane: partition.to_string(),
+            message: error.to_string(),
+        },
+        KafkaSourceError::Truncated { .. }
         | KafkaSourceError::TopicRecreated { .. }
         | KafkaSourceError::OtherCluster { .. }
         | KafkaSourceError::Denied { .. }

@@ -24,10 +24,33 @@ pub struct Lane {
     pub fingerprint: u64,
     /// Earlier cuts.
     pub marks: Marks,
+    /// Where it is agreed to hold no record.
+    pub hole: Hole,
     /// A tick said that the lane was at its end at this cut.
     pub ended: bool,
     /// Nothing more comes of it, and it holds nothing back.
     pub retired: bool,
+}
+
+/// Offsets of which none holds a record: markers of transactions, and what was compacted away. It says something of a lane
+/// that stands at `from`, and of no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hole {
+    /// The cut that it begins at.
+    pub from: i64,
+    /// The first offset that may hold a record again.
+    pub to: i64,
+}
+
+impl Hole {
+    /// Where a lane that stands at `cut` may hold a record again, as far as is known.
+    #[must_use]
+    pub fn of(self, cut: i64) -> i64 {
+        match self.from == cut {
+            true => self.to.max(cut),
+            false => cut,
+        }
+    }
 }
 
 /// An earlier cut.
@@ -100,6 +123,7 @@ impl Lane {
             cut: entry.start,
             fingerprint: 0,
             marks: Marks::new(entry.start),
+            hole: Hole::default(),
             ended: false,
             retired: false,
         }

@@ -231,6 +231,15 @@ fn a_hole_lies_beyond_the_cut_that_its_tick_leaves() {
     }
     let fits = with_holes(5, &[(0, 20)], &[(0, 21), (1, 11)]);
     assert!(matches!(machine.apply(20, 1, &fits), Effect::Ticked(_)));
+    let holes = |machine: &Machine| {
+        let lanes = &machine.feeds()[&FeedId(5)].lanes;
+        let beyond = lanes.iter().map(|lane| lane.hole.of(lane.cut));
+        beyond.collect::<Vec<_>>()
+    };
+    assert_eq!(holes(&machine), [21, 11]);
+    // It says nothing of a lane that has gone on, or back.
+    machine.apply(21, 1, &tick(1, 20, 100, &[(0, 30)]));
+    assert_eq!(holes(&machine), [30, 11]);
 }
 
 fn retire(base: u64, lanes: &[u32]) -> Command {

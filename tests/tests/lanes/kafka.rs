@@ -1,24 +1,28 @@
 //! The same on a real broker.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rdkafka::producer::Producer;
-use unisono_tests::kafka::{Denied, TestBroker};
+use unisono_tests::kafka::{Denied, Outcome, TestBroker};
 use unisono_tests::serve::{Addresses, PATIENCE, PIPELINE, Served, event};
 
 use super::{lag, lanes, rows, wait_lanes};
 
-fn streams(broker: &TestBroker, topic: &str) -> String {
+fn streams(broker: &TestBroker, topic: &str, reader: &str) -> String {
     format!(
         "[[source]]\nname = \"events\"\nkafka = {{ brokers = \"{}\", topic = \"{topic}\", \
-         start = \"earliest\" }}\n{PIPELINE}",
+         start = \"earliest\", reader = \"{reader}\" }}\n{PIPELINE}",
         broker.address()
     )
 }
 
 fn on_topic(broker: &TestBroker, topic: &str) -> (tempfile::TempDir, Served) {
+    read_by(broker, topic, "direct")
+}
+
+fn read_by(broker: &TestBroker, topic: &str, reader: &str) -> (tempfile::TempDir, Served) {
     let dir = tempfile::tempdir().unwrap();
-    let streams = streams(broker, topic);
+    let streams = streams(broker, topic, reader);
     let served = Served::new(dir.path(), 1, &Addresses::of(1), &streams);
     (dir, served)
 }
@@ -124,6 +128,52 @@ fn a_partition_that_was_added_while_all_were_down_begins_where_its_log_does() {
 }
 
 #[test]
+fn what_retention_took_and_was_no_record_is_missed_by_neither_reader() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    for reader in ["direct", "librdkafka"] {
+        let topic = format!("markers-{reader}");
+        broker.create_topic(&topic, 1).unwrap();
+        let transaction = |events: &[String], outcome: &Outcome| {
+            let ended = broker.transaction(&topic, 0, events, outcome);
+            ended.unwrap();
+        };
+        // Four records and a marker; two that do not count, and a marker.
+        transaction(&seconds(0..4, "x"), &Outcome::Commit);
+        transaction(&seconds(7..9, "y"), &Outcome::Abort);
+        let (_dir, mut served) = read_by(broker, &topic, reader);
+        served.start();
+        assert_eq!(served.wait_rows(3).unwrap(), rows(0..3, &["x"]));
+        let empty_to = |served: &Served| {
+            let (_, body) = served.get("/v1/cluster").ok()?;
+            let view: serde_json::Value = serde_json::from_str(&body).ok()?;
+            let lane = &view["lanes"][0];
+            Some((lane["position"].as_i64()?, lane["empty_to"].as_i64()?))
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while empty_to(&served) != Some((4, 8)) {
+            assert!(Instant::now() < deadline, "{:?}", empty_to(&served));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(served.terminate().unwrap(), 0);
+        broker.delete_records(&topic, 0, 8).unwrap();
+        served.start();
+        transaction(&seconds(4..9, "x"), &Outcome::Commit);
+        assert_eq!(served.wait_rows(8).unwrap(), rows(0..8, &["x"]));
+        served.wait_ready(200, "true").unwrap();
+        assert_eq!(served.terminate().unwrap(), 0);
+        // A record that nobody took in is missed.
+        transaction(&seconds(9..12, "x"), &Outcome::Commit);
+        broker.delete_records(&topic, 0, 15).unwrap();
+        served.start();
+        served.wait_ready(503, "retention").unwrap();
+        assert_eq!(served.rows().unwrap(), rows(0..8, &["x"]));
+        assert_eq!(served.terminate().unwrap(), 0);
+    }
+}
+
+#[test]
 fn a_compacted_topic_is_refused_until_it_is_not() {
     let Some(broker) = TestBroker::shared() else {
         return;
@@ -162,7 +212,7 @@ fn another_kafka_cluster_at_the_address_gives_no_row_and_both_ids_are_named() {
     let dir = tempfile::tempdir().unwrap();
     let addresses = Addresses::of(1);
     let at = |broker: &TestBroker| {
-        let streams = streams(broker, "moved");
+        let streams = streams(broker, "moved", "direct");
         Served::new(dir.path(), 1, &addresses, &streams)
     };
     let mut served = at(&one);

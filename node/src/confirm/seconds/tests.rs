@@ -30,13 +30,15 @@ impl Table {
         question
     }
 
-    fn answer(&mut self, number: u16, state: FeedState, held: Option<(i64, u64)>, at_end: bool) {
+    fn answer(
+        &mut self,
+        number: u16,
+        state: FeedState,
+        held: Option<(i64, u64)>,
+        end: Option<i64>,
+    ) {
         let question = self.ask();
-        let lanes = vec![LaneAnswer {
-            lane: 0,
-            held,
-            at_end,
-        }];
+        let lanes = vec![LaneAnswer { lane: 0, held, end }];
         let feeds = vec![FeedAnswer {
             feed: FEED,
             state,
@@ -55,7 +57,7 @@ impl Table {
     }
 
     fn holds(&mut self, number: u16, cut: i64, fingerprint: u64) {
-        self.answer(number, FeedState::Runs, Some((cut, fingerprint)), false);
+        self.answer(number, FeedState::Runs, Some((cut, fingerprint)), None);
     }
 
     /// The leader's fingerprint at any cut up to 100 is the cut itself.
@@ -102,7 +104,7 @@ fn one_that_was_lost_counts_again_after_a_second_of_keeping_up() {
     table.holds(2, 100, 100);
     assert_eq!(table.confirmed(), Confirmed::Alone);
     table.now += PROBATION / 2;
-    table.answer(2, FeedState::Runs, None, false);
+    table.answer(2, FeedState::Runs, None, None);
     table.holds(2, 100, 100);
     table.now += PROBATION - MS * 2;
     table.holds(2, 100, 100);
@@ -130,7 +132,7 @@ fn a_slow_network_is_given_four_round_trips() {
             lanes: vec![LaneAnswer {
                 lane: 0,
                 held: Some((20, 20)),
-                at_end: false,
+                end: None,
             }],
             unheard_ms: 0,
         }],
@@ -159,7 +161,7 @@ fn a_slow_network_is_given_four_round_trips() {
 fn whoever_is_stopped_or_behind_does_not_count() {
     for state in [FeedState::Stopped, FeedState::Behind, FeedState::Disputes] {
         let mut table = Table::new();
-        table.answer(2, state, Some((50, 50)), true);
+        table.answer(2, state, Some((50, 50)), Some(100));
         assert_eq!(table.seconds.eligible(FEED), vec![3], "{state:?}");
         assert_eq!(table.confirmed(), Confirmed::Nothing, "{state:?}");
         assert_eq!(
@@ -223,16 +225,25 @@ fn other_records_are_nobodys_word_and_two_of_the_same_outvote_the_leader() {
 #[test]
 fn an_end_counts_if_another_one_saw_it_less_than_a_second_ago() {
     let mut table = Table::new();
-    let ends = |table: &Table, cut| table.seconds.confirms_end(FEED, 0, cut, table.now);
+    let ends = |table: &Table, cut, end| {
+        let ends = (cut, end);
+        table.seconds.confirmed_end(FEED, 0, ends, table.now)
+    };
     table.holds(2, 100, 100);
-    assert!(!ends(&table, 100));
-    table.answer(2, FeedState::Runs, Some((100, 100)), true);
-    assert!(ends(&table, 100) && !ends(&table, 99));
+    assert_eq!(ends(&table, 100, 105), None);
+    table.answer(2, FeedState::Runs, Some((100, 100)), Some(103));
+    assert_eq!(ends(&table, 99, 105), None);
+    assert_eq!(ends(&table, 100, 105), Some(103), "as far as both saw it");
+    assert_eq!(ends(&table, 100, 100), Some(100));
     table.now += END_FRESH;
-    assert!(!ends(&table, 100));
+    assert_eq!(ends(&table, 100, 105), None);
     table.seconds.lost(2, FEED);
     table.seconds.lost(3, FEED);
-    assert!(ends(&table, 100), "nobody else's word counts");
+    assert_eq!(
+        ends(&table, 100, 105),
+        Some(105),
+        "nobody else's word counts"
+    );
 }
 
 #[test]

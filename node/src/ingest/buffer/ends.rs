@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use unisono_replication::machine::Hole;
 use unisono_replication::rt;
 
 use super::super::read_ahead::HeldBlock;
-use super::{End, LaneBuffer};
+use super::{End, FRESH, LaneBuffer};
 
 /// What was known of the end of a lane's log counts for so long.
 const END_FRESH: Duration = Duration::from_secs(3);
@@ -17,6 +18,32 @@ impl LaneBuffer {
         let mut state = self.lock();
         state.at_end = end.at.map(|at| (at, rt::now()));
         state.end = end;
+    }
+
+    /// Whether nothing above `cut` can be read now, on evidence fresh enough.
+    #[must_use]
+    pub fn is_at_end(&self, cut: i64) -> bool {
+        self.end_beyond(cut).is_some()
+    }
+
+    /// Where the lane ends, if nothing between `cut` and there can be read now, on evidence fresh enough.
+    #[must_use]
+    pub fn end_beyond(&self, cut: i64) -> Option<i64> {
+        let state = self.lock();
+        let fresh = |&(end, at): &(i64, Instant)| end >= cut && rt::since(at) < FRESH;
+        let end = state.at_end.filter(fresh)?.0;
+        (state.delivered_to <= cut).then_some(end)
+    }
+
+    /// Notes where the lane is agreed to hold no record.
+    pub fn set_hole(&self, hole: Hole) {
+        self.lock().hole = hole;
+    }
+
+    /// Where a lane that was read up to `offset` may hold a record again, as far as is agreed.
+    #[must_use]
+    pub fn behind_hole(&self, offset: i64) -> i64 {
+        self.lock().hole.of(offset)
     }
 
     /// Notes where the lane's log ends, if that is known at this moment. Nothing follows from it: it is shown.

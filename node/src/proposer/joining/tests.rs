@@ -24,6 +24,7 @@ fn agreed(cut: i64) -> machine::Lane {
         cut,
         fingerprint: 0,
         marks: machine::Marks::new(0),
+        hole: machine::Hole::default(),
         ended: false,
         retired: false,
     }
