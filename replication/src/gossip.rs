@@ -44,6 +44,8 @@ pub struct PeerStatus {
     pub received: Instant,
     /// When its process was first heard.
     pub since: Instant,
+    /// The connection on which it was heard has not ended since.
+    pub connected: bool,
     /// Its wall clock minus ours in milliseconds, taking the way there and back as equally long.
     pub clock_offset_ms: f64,
     /// How long a question and its answer took of late, on a connection that was there.
@@ -56,6 +58,7 @@ struct Heard {
     received: Instant,
     /// When its process was first heard.
     since: Instant,
+    connected: bool,
     /// Its wall clock when that was received. Not how far it is from ours: ours may be set at any time.
     wall_ms: f64,
     /// How long questions and their answers took of late.
@@ -161,10 +164,18 @@ impl Gossip {
                 told,
                 received: now,
                 since,
+                connected: true,
                 wall_ms,
                 round_trip,
             },
         );
+    }
+
+    /// Notes that the connection to a peer has ended: its process may have, too.
+    pub(crate) fn lose(&self, number: u16) {
+        if let Some(heard) = lock(&self.heard).get_mut(&number) {
+            heard.connected = false;
+        }
     }
 
     /// How long a question to a peer and its answer took of late.
@@ -180,6 +191,7 @@ impl Gossip {
             status: heard.told.status.clone(),
             received: heard.received,
             since: heard.since,
+            connected: heard.connected,
             clock_offset_ms: heard.wall_ms + millis(rt::since(heard.received)) - own_ms,
             round_trip: heard.round_trip,
         };
@@ -227,6 +239,7 @@ pub(crate) fn ask_all(
                 };
                 let attended = attend(&mut link, note).await;
                 if attended != Attended::Well {
+                    gossip.lose(number);
                     takeover.connection_ended(number).await;
                 }
                 if attended == Attended::Absent {
@@ -353,5 +366,11 @@ mod tests {
         let restarted = since(&after);
         assert!(restarted > first);
         assert_eq!(since(&after), restarted);
+        // Between the two nothing of it holds, however lately it was told.
+        assert!(gossip.peers()[0].connected);
+        gossip.lose(2);
+        assert!(!gossip.peers()[0].connected);
+        assert_eq!(since(&after), restarted, "it was the way that failed");
+        assert!(gossip.peers()[0].connected);
     }
 }

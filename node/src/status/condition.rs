@@ -9,7 +9,7 @@ use unisono_engine::row::{Incarnation, StreamId};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::Pipeline;
 use unisono_replication::rt;
-use unisono_replication::{HandOverError, Role, View};
+use unisono_replication::{HandOverError, PeerStatus, Role, View};
 
 use super::{FRESH, NodeStatus};
 use crate::core::{Agreed, Core};
@@ -275,16 +275,21 @@ pub async fn give_away(core: &Core) -> Result<(), HandOverError> {
     let mut others = core.replica.peers();
     others.retain(|peer| voters.contains(&peer.number) && told.contains_key(&peer.number));
     others.sort_by_key(|peer| {
-        // Who has just come takes in first what came meanwhile, and who was not heard just now may be gone, or come back.
-        let settled = rt::since(peer.since) >= SETTLED && rt::since(peer.received) < HEARD;
         let score = told[&peer.number].condition.score;
-        (Reverse((score, settled)), peer.number)
+        (Reverse((score, merit(peer))), peer.number)
     });
     let fittest: Vec<u16> = others.into_iter().map(|peer| peer.number).collect();
     match hand_over(core, &fittest).await {
         Err(HandOverError::NoCandidate) => hand_over(core, &[]).await,
         given => given,
     }
+}
+
+/// Of two that are as fit, whom to give the lead: who was not heard just now may be gone, or come back, and who has just
+/// come takes in first what came meanwhile.
+fn merit(peer: &PeerStatus) -> (bool, Duration) {
+    let heard = peer.connected && rt::since(peer.received) < HEARD;
+    (heard, rt::since(peer.since).min(SETTLED))
 }
 
 /// Where each feed's state stands in the last checkpoint.
@@ -321,4 +326,45 @@ pub fn disputes(agreed: &Agreed) -> Vec<TakenOtherwise> {
         }
     }
     disputes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn peer(age: Duration, silent: Duration, connected: bool) -> PeerStatus {
+        let now = Instant::now();
+        PeerStatus {
+            number: 2,
+            status: Vec::new(),
+            received: now - silent,
+            since: now - age,
+            connected,
+            clock_offset_ms: 0.0,
+            round_trip: None,
+        }
+    }
+
+    #[test]
+    fn who_is_there_longer_is_given_the_lead_and_who_may_be_gone_last() {
+        let ms = Duration::from_millis;
+        let best = merit(&peer(ms(5000), ms(10), true));
+        assert_eq!(
+            best,
+            merit(&peer(ms(9000), ms(200), true)),
+            "both have caught up"
+        );
+        let worse = [
+            merit(&peer(ms(500), ms(10), true)),
+            merit(&peer(ms(50), ms(10), true)),
+            merit(&peer(ms(9000), ms(10), false)),
+            merit(&peer(ms(900), ms(310), true)),
+        ];
+        assert!(
+            best > worse[0] && worse.is_sorted_by(|left, right| left > right),
+            "{worse:?}"
+        );
+    }
 }
