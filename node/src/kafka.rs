@@ -9,6 +9,7 @@ mod describe;
 pub mod properties;
 mod quiet;
 pub mod reader;
+mod security;
 pub mod source;
 
 mod wait;

@@ -33,7 +33,7 @@ use lane::Lane;
 pub use lane::Target;
 use leaders::Finder;
 use settings::Settings;
-pub use settings::refusal;
+pub use settings::{misfit, refusal};
 
 /// Reads the partitions of one topic. Made for one thread; its calls do not wait for a network.
 pub struct DirectSource {

@@ -113,21 +113,20 @@ impl Client {
         }
     }
 
-    /// Lanes that never heard of the broker that leads them say so; the others wait, and their silence shows.
+    /// Lanes that never heard of the broker that leads them say so; the others wait, and their silence shows. Where it is
+    /// not silent but refuses us, all say so.
     fn tell_unreachable(&self, broker: i32, address: &BrokerAddress, error: &ConnectionError) {
         let BrokerAddress { host, port } = address;
-        let unreachable = KafkaSourceError::Unreachable {
-            topic: self.settings.topic.clone(),
-            brokers: format!("{host}:{port}, as broker {broker} says of itself"),
-            reason: error.reason(),
-        };
+        let brokers = format!("{host}:{port}, as broker {broker} says of itself");
+        let unreachable = error.of_source(&self.settings.topic, brokers);
+        let refused = error.is_refusal();
         let leaders = self.leaders.borrow();
         let leads = |partition| {
             leaders
                 .get(&partition)
                 .is_some_and(|it| it.broker == broker)
         };
-        let waits = |partition, lane: &Lane| leads(partition) && !lane.was_answered();
+        let waits = |partition, lane: &Lane| leads(partition) && (refused || !lane.was_answered());
         self.shared.fail(waits, &unreachable);
     }
 

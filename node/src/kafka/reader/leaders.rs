@@ -13,7 +13,7 @@ use super::messages::{
     Api, BrokerAddress, Metadata, OpenTransaction, TopicId, read_describe_producers, read_metadata,
     write_describe_producers, write_metadata,
 };
-use crate::kafka::source::{KafkaSourceError, TopicIdentity};
+use crate::kafka::source::TopicIdentity;
 
 /// Not more often than that.
 const REST: Duration = Duration::from_millis(20);
@@ -118,11 +118,7 @@ impl Finder {
         if since.elapsed() < PATIENCE {
             return;
         }
-        let unreachable = KafkaSourceError::Unreachable {
-            topic: settings.topic.clone(),
-            brokers: settings.brokers.clone(),
-            reason: error.reason(),
-        };
+        let unreachable = error.of_source(&settings.topic, settings.brokers.clone());
         let shared = &self.client.shared;
         shared.fail(|_, lane| !lane.identified, &unreachable);
     }
