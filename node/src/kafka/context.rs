@@ -15,6 +15,7 @@ pub(crate) struct ClientEvents {
     topic: String,
     served: AtomicU64,
     unreachable: AtomicBool,
+    refusal: Mutex<Option<String>>,
     end: Mutex<Option<PartitionEnd>>,
     recreated: Mutex<Option<String>>,
     lost: Mutex<Vec<(i32, Code)>>,
@@ -26,6 +27,7 @@ impl ClientEvents {
             topic: topic.to_owned(),
             served: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
+            refusal: Mutex::default(),
             end: Mutex::new(None),
             recreated: Mutex::new(None),
             lost: Mutex::default(),
@@ -52,6 +54,17 @@ impl ClientEvents {
         let mut lost = lock(&self.lost);
         let index = lost.iter().position(|(lost, _)| *lost == partition)?;
         Some(lost.swap_remove(index).1)
+    }
+
+    /// Why the brokers do not admit this client, or are not believed to be them, if that is what was told last. It is not
+    /// told again while it stays the same.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        lock(&self.refusal).clone()
+    }
+
+    /// A broker answered.
+    pub(crate) fn admitted(&self) {
+        *lock(&self.refusal) = None;
     }
 
     /// Something came from the broker.
@@ -88,6 +101,14 @@ impl ClientContext for ClientEvents {
             Some(Code::PartitionEOF) => {
                 let end = PartitionEnd::read(reason);
                 *lock(&self.end) = end;
+            }
+            Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL) => {
+                tracing::debug!(
+                    topic = self.topic,
+                    reason,
+                    "kafka broker and client do not come to terms"
+                );
+                *lock(&self.refusal) = Some(refusal(reason));
             }
             Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve) => {
                 if !self.unreachable.swap(true, Ordering::Relaxed) {
@@ -126,6 +147,16 @@ impl PartitionEnd {
             offset: offset.parse().ok()?,
             appended: appended.parse().ok()?,
         })
+    }
+}
+
+/// What is the same from try to try of librdkafka's "ssl://host:9093/bootstrap: SSL handshake failed: … (after 5ms in state
+/// SSL_HANDSHAKE, 2 identical error(s) suppressed)".
+fn refusal(reason: &str) -> String {
+    let (text, _) = reason.rsplit_once(" (after ").unwrap_or((reason, ""));
+    match text.split_once(": ") {
+        Some((broker, text)) if broker.contains("://") => text.to_owned(),
+        _ => text.to_owned(),
     }
 }
 
@@ -177,6 +208,13 @@ mod tests {
         assert_eq!(PartitionEnd::read("end of partition"), None);
         let invalid = "reached end of partition at offset INVALID (HighwaterMark 43)";
         assert_eq!(PartitionEnd::read(invalid), None);
+    }
+
+    #[test]
+    fn a_refusal_is_told_without_what_changes_from_try_to_try() {
+        let text = "sasl_ssl://localhost:9093/bootstrap: SASL authentication error: no (x) (after 33ms in state AUTH_REQ)";
+        assert_eq!(refusal(text), "SASL authentication error: no (x)");
+        assert_eq!(refusal("no: x"), "no: x");
     }
 
     #[test]

@@ -110,8 +110,10 @@ impl KafkaSource {
             !self.strays.is_empty() || self.lanes.values().any(|lane| lane.queue.len() > 0);
         let place = self.config.place(0, 0);
         let client = &self.consumer;
-        self.identifying
-            .ask(client, &place, in_hand, Duration::ZERO)
+        let asked = self
+            .identifying
+            .ask(client, &place, in_hand, Duration::ZERO);
+        asked.map_err(|error| error.because(client.context().refusal()))
     }
 
     /// A difference between the topic that is read and an agreed one, as an error.

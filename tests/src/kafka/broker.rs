@@ -17,6 +17,8 @@ pub struct TestBroker {
     gates: Vec<Place>,
     /// As the script wants it: its number, the cluster's id and the controllers' ports.
     pub(super) member: Option<String>,
+    /// What else the script is told when it starts the broker.
+    pub(super) more: Vec<String>,
 }
 
 /// Whether a topic may not be read.
@@ -83,6 +85,7 @@ impl TestBroker {
             port,
             gates,
             member: None,
+            more: Vec::new(),
         })
     }
 
@@ -121,6 +124,7 @@ impl TestBroker {
             .args(["--until", &std::process::id().to_string()])
             .args(["--gates", &gates.join(",")])
             .args(["--member", self.member.as_deref().unwrap_or_default()])
+            .args(&self.more)
             .output()
             .context("could not run deploy/kafka/kafka")?;
         if !output.status.success() {
@@ -210,6 +214,11 @@ impl TestBroker {
             .status()?;
         ensure!(status.success(), "no broker process {}", pid.trim());
         Ok(())
+    }
+
+    /// Its folder.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// `host:port`, as clients want it.

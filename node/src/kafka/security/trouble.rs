@@ -57,7 +57,8 @@ pub fn explain(error: &Error, host: &str, ca: &str, has_certificate: bool) -> St
 
 fn of_certificate(found: &CertificateError, host: &str, ca: &str) -> String {
     match found {
-        CertificateError::UnknownIssuer => format!(
+        // The second: by another one of the same name.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
             "its certificate is of no authority that is trusted here: give the authority's certificate by {ca}"
         ),
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {

@@ -102,6 +102,20 @@ pub enum KafkaSourceError {
     },
 }
 
+impl KafkaSourceError {
+    /// The same, for the reason that the brokers do not admit this client, if there is one.
+    pub(super) fn because(self, refusal: Option<String>) -> Self {
+        match (self, refusal) {
+            (Self::Unreachable { topic, brokers, .. }, Some(reason)) => Self::Refused {
+                topic,
+                brokers,
+                reason,
+            },
+            (error, _) => error,
+        }
+    }
+}
+
 /// Where an error came up: what messages name.
 pub(super) struct Place<'a> {
     pub(super) topic: &'a str,

@@ -45,10 +45,15 @@ impl KafkaTopic {
         // Serves log lines and errors, which would otherwise pile up.
         while self.client.poll(Duration::ZERO).is_some() {}
         let place = self.config.place(0, 0);
-        let metadata = self
+        let asked = self
             .client
-            .fetch_metadata(Some(&self.config.topic), timeout)
-            .map_err(|error| place.classify_call(&error))?;
+            .fetch_metadata(Some(&self.config.topic), timeout);
+        let metadata = asked.map_err(|error| {
+            while self.client.poll(Duration::ZERO).is_some() {}
+            let refusal = self.client.context().refusal();
+            place.classify_call(&error).because(refusal)
+        })?;
+        self.client.context().admitted();
         let topic = metadata
             .topics()
             .iter()

@@ -78,11 +78,20 @@ impl KafkaSinkConfig {
         }
     }
 
-    pub(super) fn unreachable(&self, error: &KafkaError) -> SinkError {
-        SinkError::Unreachable {
-            topic: self.topic.clone(),
-            brokers: self.brokers.clone(),
-            reason: error.to_string(),
+    /// No broker answers, or all refuse for that reason.
+    pub(super) fn unreachable(&self, error: &KafkaError, refusal: Option<String>) -> SinkError {
+        let (topic, brokers) = (self.topic.clone(), self.brokers.clone());
+        match refusal {
+            Some(reason) => SinkError::Refused {
+                topic,
+                brokers,
+                reason,
+            },
+            None => SinkError::Unreachable {
+                topic,
+                brokers,
+                reason: error.to_string(),
+            },
         }
     }
 }

@@ -93,7 +93,12 @@ impl Topics<'_> {
         let metadata = self
             .reader
             .fetch_metadata(Some(topic), self.remaining())
-            .map_err(|error| self.config.unreachable(&error))?;
+            .map_err(|error| {
+                while self.reader.poll(Duration::ZERO).is_some() {}
+                let refusal = self.reader.context().refusal();
+                self.config.unreachable(&error, refusal)
+            })?;
+        self.reader.context().admitted();
         let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
             return Ok(None);
         };
@@ -127,7 +132,7 @@ impl Topics<'_> {
             .request_timeout(Some(self.remaining()));
         let results = block_on(admin.create_topics(&[new], &options), self.deadline)
             .unwrap_or(Err(KafkaError::AdminOp(Code::OperationTimedOut)))
-            .map_err(|error| self.config.unreachable(&error))?;
+            .map_err(|error| self.config.unreachable(&error, None))?;
         for result in results {
             match result {
                 // Another replica was quicker.

@@ -1,0 +1,316 @@
+//! A broker that asks who comes, and proves who it is: both readers come by every door, a node publishes by one, and what is
+//! wrong is said with what to do.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use unisono::config::{KafkaReader, Properties};
+use unisono_tests::kafka::{Door, Lanes, SecuredBroker, TestBroker, TokenEndpoint};
+
+const READERS: [KafkaReader; 2] = [KafkaReader::Direct, KafkaReader::Librdkafka];
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn shared() -> Option<&'static SecuredBroker> {
+    static SHARED: OnceLock<SecuredBroker> = OnceLock::new();
+    (!TestBroker::skipped()).then(|| SHARED.get_or_init(|| SecuredBroker::start().unwrap()))
+}
+
+fn numbered(range: std::ops::Range<i64>) -> Vec<String> {
+    range.map(|number| format!("r{number}")).collect()
+}
+
+fn topic(of: &SecuredBroker, name: &str, records: i64) {
+    of.broker.create_topic(name, 1).unwrap();
+    of.broker.produce(name, 0, &numbered(0..records)).unwrap();
+}
+
+fn open(
+    address: &str,
+    reader: KafkaReader,
+    topic: &str,
+    properties: &BTreeMap<String, String>,
+) -> Lanes {
+    let properties = Properties::new(properties.clone());
+    Lanes::open_with(address, reader, topic, &[0], properties).unwrap()
+}
+
+#[test]
+fn both_readers_come_by_every_door() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "doors", 500);
+    let doors = [
+        (Door::Tls, ""),
+        (Door::Mutual, ""),
+        (Door::Sasl, "PLAIN"),
+        (Door::Sasl, "SCRAM-SHA-256"),
+        (Door::Sasl, "SCRAM-SHA-512"),
+        (Door::SaslTls, "PLAIN"),
+        (Door::SaslTls, "SCRAM-SHA-256"),
+        (Door::SaslTls, "SCRAM-SHA-512"),
+    ];
+    for (door, mechanism) in doors {
+        let [direct, client] = READERS.map(|reader| {
+            let properties = secured.properties(door, mechanism);
+            let mut lanes = open(&secured.address(door), reader, "doors", &properties);
+            let ends = lanes.read_to_end();
+            let ends =
+                ends.unwrap_or_else(|error| panic!("{door:?} {mechanism} {reader:?}: {error}"));
+            (lanes.lanes.remove(0), ends)
+        });
+        assert_eq!(direct.0.payloads(), numbered(0..500), "{door:?}");
+        assert!(direct.0.records == client.0.records, "{door:?} {mechanism}");
+        assert_eq!(direct.1, client.1, "{door:?} {mechanism}");
+    }
+}
+
+/// Local ports of connections to that port.
+fn connections(to: u16) -> BTreeSet<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let remote = format!(":{to:04X}");
+    let fields =
+        |line: &str| -> Vec<String> { line.split_whitespace().map(str::to_owned).collect() };
+    let rows = table.lines().skip(1).map(fields);
+    // Established, by a process.
+    let ours = rows.filter(|row| row[2].ends_with(&remote) && row[3] == "01");
+    ours.map(|row| row[1].clone()).collect()
+}
+
+#[test]
+fn reading_goes_on_over_one_connection_while_the_broker_asks_again_who_it_is() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "renewed", 10);
+    let address = secured.address(Door::Renewed);
+    let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+    let properties = secured.properties(Door::Renewed, "SCRAM-SHA-512");
+    let mut lane = open(&address, KafkaReader::Direct, "renewed", &properties);
+    lane.read_to_end().unwrap();
+    let before = connections(port);
+    assert!(!before.is_empty());
+    let begun = Instant::now();
+    let mut sent = 10;
+    // Four times.
+    while begun.elapsed() < Duration::from_secs(11) {
+        secured
+            .broker
+            .produce("renewed", 0, &numbered(sent..sent + 10))
+            .unwrap();
+        sent += 10;
+        lane.read_for(Duration::from_millis(200)).unwrap();
+    }
+    assert_eq!(lane.read_to_end().unwrap(), [sent]);
+    assert_eq!(lane.lanes[0].payloads(), numbered(0..sent));
+    assert_eq!(connections(port), before, "none was lost, none is new");
+}
+
+#[test]
+fn tokens_are_fetched_and_renewed() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "tokens", 10);
+    let endpoint = TokenEndpoint::start().unwrap();
+    let mut properties = secured.properties(Door::Token, "");
+    properties.extend(endpoint.properties("hush"));
+    let address = secured.address(Door::Token);
+    let mut lane = open(&address, KafkaReader::Direct, "tokens", &properties);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
+    // All connections use one.
+    assert_eq!(endpoint.given(), 1);
+    let begun = Instant::now();
+    lane.turn_until("at the third token", |lane| {
+        lane.reader.at_end(0);
+        endpoint.given() >= 3 || begun.elapsed() > PATIENCE
+    })
+    .unwrap();
+    secured
+        .broker
+        .produce("tokens", 0, &numbered(10..20))
+        .unwrap();
+    assert_eq!(lane.read_to_end().unwrap(), [20]);
+    assert_eq!(lane.lanes[0].payloads(), numbered(0..20));
+    assert!(endpoint.given() < 6, "{} tokens", endpoint.given());
+}
+
+#[test]
+fn a_token_that_nobody_signs_is_made_here() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "unsigned", 10);
+    let mut properties = secured.properties(Door::Token, "");
+    let more = [
+        ("enable.sasl.oauthbearer.unsecure.jwt", "true"),
+        ("sasl.oauthbearer.config", "principal=alice lifeSeconds=60"),
+    ];
+    properties.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let address = secured.address(Door::Token);
+    for reader in READERS {
+        let mut lane = open(&address, reader, "unsigned", &properties);
+        assert_eq!(lane.read_to_end().unwrap(), [10], "{reader:?}");
+    }
+}
+
+/// What is wrong, where, and what is said of it.
+struct Wrong {
+    address: String,
+    properties: BTreeMap<String, String>,
+    said: &'static str,
+}
+
+fn wrongs(secured: &SecuredBroker, endpoint: &TokenEndpoint) -> Vec<Wrong> {
+    let wrong = |door: Door, mechanism: &str, changes: &[(&str, &str)], said| {
+        let mut properties = secured.properties(door, mechanism);
+        for (name, value) in changes {
+            match value.is_empty() {
+                true => _ = properties.remove(*name),
+                false => _ = properties.insert((*name).to_owned(), (*value).to_owned()),
+            }
+        }
+        Wrong {
+            address: secured.address(door),
+            properties,
+            said,
+        }
+    };
+    let password = [("sasl.password", "hunter2")];
+    let who = "; check sasl.username and sasl.password";
+    let [other, twin] = ["other.pem", "twin.pem"].map(|name| secured.file(name));
+    let no_tls = [("security.protocol", "plaintext"), ("ssl.ca.location", "")];
+    let no_sasl = [
+        ("security.protocol", "plaintext"),
+        ("sasl.mechanism", ""),
+        ("sasl.username", ""),
+        ("sasl.password", ""),
+    ];
+    let anonymous = [("ssl.certificate.location", ""), ("ssl.key.location", "")];
+    let mut all = vec![
+        wrong(Door::Sasl, "PLAIN", &password, who),
+        wrong(Door::SaslTls, "SCRAM-SHA-256", &password, who),
+        wrong(
+            Door::SaslTls,
+            "SCRAM-SHA-512",
+            &[("sasl.username", "bob")],
+            who,
+        ),
+        wrong(
+            Door::Tls,
+            "",
+            &[("ssl.ca.location", &other)],
+            "its certificate is of no authority that is trusted here: give the authority's certificate by ssl.ca.location",
+        ),
+        wrong(
+            Door::Tls,
+            "",
+            &[("ssl.ca.location", &twin)],
+            "its certificate is of no authority that is trusted here",
+        ),
+        wrong(
+            Door::Tls,
+            "",
+            &[("ssl.ca.location", "/no/such/file")],
+            "ssl.ca.location: /no/such/file cannot be read",
+        ),
+        wrong(
+            Door::Mutual,
+            "",
+            &anonymous,
+            "it asks for a client's certificate: give ssl.certificate.location",
+        ),
+        wrong(
+            Door::Tls,
+            "",
+            &no_tls,
+            "its port may speak TLS: set security.protocol",
+        ),
+        wrong(
+            Door::Sasl,
+            "PLAIN",
+            &no_sasl,
+            "its port may ask for SASL: set security.protocol",
+        ),
+    ];
+    let mut by_address = wrong(
+        Door::Tls,
+        "",
+        &[],
+        "its certificate is not for the name 127.0.0.1",
+    );
+    by_address.address = by_address.address.replace("localhost", "127.0.0.1");
+    let mut to_plain = wrong(
+        Door::Tls,
+        "",
+        &[],
+        "its port may speak no TLS: set security.protocol",
+    );
+    to_plain.address = secured.broker.address();
+    let mut nobody = wrong(
+        Door::Sasl,
+        "PLAIN",
+        &[],
+        "its port asks for no SASL: set security.protocol",
+    );
+    nobody.address = secured.broker.address();
+    let mut mechanism = wrong(
+        Door::Sasl,
+        "PLAIN",
+        &[],
+        "it does not offer the SASL mechanism PLAIN, but OAUTHBEARER: set sasl.mechanism",
+    );
+    mechanism.address = secured.address(Door::Token);
+    let mut token = wrong(Door::Token, "", &[], "it answers 401: invalid_client");
+    token.properties.extend(endpoint.properties("hunter2"));
+    all.extend([by_address, to_plain, nobody, mechanism, token]);
+    all
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do_and_without_the_password() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "wrong", 10);
+    let endpoint = TokenEndpoint::start().unwrap();
+    let wrongs = wrongs(secured, &endpoint);
+    std::thread::scope(|scope| {
+        let asked = wrongs.iter().map(|wrong| {
+            scope.spawn(|| {
+                let Wrong {
+                    address,
+                    properties,
+                    said,
+                } = wrong;
+                let mut lane = open(address, KafkaReader::Direct, "wrong", properties);
+                let error = lane.read_to_error().unwrap();
+                println!("{error}");
+                assert!(error.contains(said), "{said}: {error}");
+                assert!(!error.contains("hunter2"), "{error}");
+                assert!(error.contains(address.as_str()), "{error}");
+                // The same from try to try.
+                let mut again = open(address, KafkaReader::Direct, "wrong", properties);
+                assert_eq!(again.read_to_error().unwrap(), error);
+            })
+        });
+        let asked: Vec<_> = asked.collect();
+        asked.into_iter().for_each(|asked| asked.join().unwrap());
+    });
+}
+
+#[test]
+fn names_and_chains_are_passed_over_on_request() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "lenient", 10);
+    let mut properties = secured.properties(Door::Tls, "");
+    let mut set = |name: &str, value: String| _ = properties.insert(name.to_owned(), value);
+    set("ssl.endpoint.identification.algorithm", "none".to_owned());
+    let address = secured.address(Door::Tls).replace("localhost", "127.0.0.1");
+    let mut lane = open(&address, KafkaReader::Direct, "lenient", &properties);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
+    // The chain is looked at all the same, unless that is given up too.
+    let mut set = |name: &str, value: String| _ = properties.insert(name.to_owned(), value);
+    set("ssl.ca.location", secured.file("other.pem"));
+    let mut lane = open(&address, KafkaReader::Direct, "lenient", &properties);
+    let error = lane.read_to_error().unwrap();
+    assert!(error.contains("of no authority that is trusted"), "{error}");
+    properties.insert(
+        "enable.ssl.certificate.verification".to_owned(),
+        "false".to_owned(),
+    );
+    let mut lane = open(&address, KafkaReader::Direct, "lenient", &properties);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
+}
