@@ -11,8 +11,10 @@ mod quiet;
 pub mod reader;
 mod security;
 pub mod source;
+mod tokens;
 
 mod wait;
 
 pub(crate) use client::{Refused, client, refused};
+pub(crate) use tokens::Clients;
 pub(crate) use wait::block_on;

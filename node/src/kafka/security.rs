@@ -150,6 +150,14 @@ impl Properties {
         Some(Ok(()))
     }
 
+    /// What was set of tokens alone.
+    ///
+    /// # Errors
+    /// What lacks.
+    pub fn finish_bearer(self) -> Result<Bearer, Refusal> {
+        self.bearer.finish()
+    }
+
     /// What was set as a whole.
     ///
     /// # Errors

@@ -26,14 +26,14 @@ impl KafkaTopic {
     /// [`KafkaSourceError::Property`] if the configuration is wrong.
     pub fn connect(config: &KafkaSourceConfig) -> Result<Self, KafkaSourceError> {
         // Where a reader would come to: an open transaction and what follows it do not count.
-        let client = config
-            .watcher()?
-            .set("isolation.level", "read_committed")
+        let mut clients = config.watcher()?;
+        clients.set("isolation.level", "read_committed");
+        let client: BaseConsumer<ClientEvents> = clients
             .create_with_context(ClientEvents::new(&config.topic))
             .map_err(|error| config.refused(&error))?;
         Ok(Self {
             config: config.clone(),
-            client: Arc::new(client),
+            client: clients.keep(client),
         })
     }
 
@@ -111,11 +111,11 @@ impl KafkaTopic {
     /// [`KafkaSourceError::Compacted`], or [`KafkaSourceError::Property`].
     pub fn refuse_compaction(&self, timeout: Duration) -> Result<(), KafkaSourceError> {
         let topic = &self.config.topic;
-        let admin: AdminClient<DefaultClientContext> = self
-            .config
-            .watcher()?
+        let clients = self.config.watcher()?;
+        let admin: AdminClient<DefaultClientContext> = clients
             .create()
             .map_err(|error| self.config.refused(&error))?;
+        let admin = clients.keep(admin);
         let options = AdminOptions::new().request_timeout(Some(timeout));
         let asked = [ResourceSpecifier::Topic(topic)];
         let deadline = Instant::now() + timeout;

@@ -49,7 +49,7 @@ const CALM: Duration = Duration::from_secs(2);
 /// Publishes to a topic. Blocking; made for one thread. Not acquired at first.
 pub struct KafkaSink {
     config: KafkaSinkConfig,
-    reader: BaseConsumer<ClientEvents>,
+    reader: Arc<BaseConsumer<ClientEvents>>,
     pool: Pool,
     active: Option<Handle>,
     /// When another publisher fenced this one, if it has not published since.
@@ -67,10 +67,11 @@ impl KafkaSink {
     /// What is wrong with the configuration, the broker or a topic.
     pub fn connect(config: &KafkaSinkConfig) -> Result<Self, SinkError> {
         let producer = config.producer()?;
-        let reader: BaseConsumer<ClientEvents> = config
-            .reader()?
+        let clients = config.reader()?;
+        let reader: BaseConsumer<ClientEvents> = clients
             .create_with_context(ClientEvents::new(&config.frontier_topic))
             .map_err(|error| config.refused(&error))?;
+        let reader = clients.keep(reader);
         topics::ensure(config, &reader)?;
         let offsets = Arc::default();
         let pool = Pool::new(producer, &config.topic, &offsets);

@@ -1,5 +1,6 @@
 //! Makes sure that a sink's topics are there and fit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
@@ -111,11 +112,12 @@ impl Topics<'_> {
         }
     }
 
-    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, SinkError> {
-        self.config
-            .admin()?
+    fn admin(&self) -> Result<Arc<AdminClient<DefaultClientContext>>, SinkError> {
+        let clients = self.config.admin()?;
+        let admin: AdminClient<DefaultClientContext> = clients
             .create()
-            .map_err(|error| self.config.refused(&error))
+            .map_err(|error| self.config.refused(&error))?;
+        Ok(clients.keep(admin))
     }
 
     fn create(&self, topic: &str, kind: Kind) -> Result<(), SinkError> {
