@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use unisono::config::{KafkaReader, Properties};
 use unisono_tests::kafka::{Door, Lanes, SecuredBroker, TestBroker, TokenEndpoint};
+use unisono_tests::serve::{Addresses, PIPELINE, Served, event};
 
 const READERS: [KafkaReader; 2] = [KafkaReader::Direct, KafkaReader::Librdkafka];
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -107,28 +108,116 @@ fn reading_goes_on_over_one_connection_while_the_broker_asks_again_who_it_is() {
 #[test]
 fn tokens_are_fetched_and_renewed() {
     let Some(secured) = shared() else { return };
-    topic(secured, "tokens", 10);
+    for reader in READERS {
+        let topic = format!("tokens-{reader:?}");
+        self::topic(secured, &topic, 10);
+        let endpoint = TokenEndpoint::start().unwrap();
+        let mut properties = secured.properties(Door::Token, "");
+        properties.extend(endpoint.properties("hush"));
+        let address = secured.address(Door::Token);
+        let mut lane = open(&address, reader, &topic, &properties);
+        assert_eq!(lane.read_to_end().unwrap(), [10]);
+        // All connections of a client use one; librdkafka reads by two clients.
+        let clients = match reader {
+            KafkaReader::Direct => 1,
+            KafkaReader::Librdkafka => 2,
+        };
+        assert_eq!(endpoint.given(), clients);
+        let begun = Instant::now();
+        lane.turn_until("at the third token", |lane| {
+            lane.reader.at_end(0);
+            endpoint.given() >= 3 * clients || begun.elapsed() > PATIENCE
+        })
+        .unwrap();
+        let more = numbered(10..20);
+        secured.broker.produce(&topic, 0, &more).unwrap();
+        assert_eq!(lane.read_to_end().unwrap(), [20]);
+        assert_eq!(lane.lanes[0].payloads(), numbered(0..20));
+        let given = endpoint.given();
+        assert!(given < 6 * clients, "{given} tokens");
+    }
+}
+
+/// A source and a sink by one door.
+fn streams(address: &str, name: &str, properties: &BTreeMap<String, String>) -> String {
+    let properties = properties.iter();
+    let properties: Vec<String> = properties
+        .map(|(name, value)| format!("{name:?} = {value:?}"))
+        .collect();
+    let properties = properties.join(", ");
+    let pipeline = PIPELINE.replace("time = {", "sink = \"out\"\ntime = {");
+    format!(
+        "[[source]]\nname = \"events\"\nkafka = {{ brokers = {address:?}, topic = \"{name}\", properties = {{ {properties} }} }}\n\
+         [[sink]]\nname = \"out\"\nkafka = {{ brokers = {address:?}, topic = \"{name}-rows\", frontier_topic = \"{name}-frontier\", \
+         transactional_id = \"{name}\", properties = {{ {properties} }} }}\n{pipeline}"
+    )
+}
+
+fn publishes(
+    secured: &SecuredBroker,
+    door: Door,
+    name: &str,
+    properties: &BTreeMap<String, String>,
+) {
+    secured.broker.create_topic(name, 1).unwrap();
+    let events: Vec<String> = (0..10).map(|second| event(second, "a")).collect();
+    secured.broker.produce(name, 0, &events).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let streams = streams(&secured.address(door), name, properties);
+    let mut served = Served::new(dir.path(), 1, &Addresses::of(1), &streams);
+    served.start();
+    served.wait_ready(200, "").unwrap();
+    let rows = format!("{name}-rows");
+    let published = served.wait("rows in the topic", |_| {
+        let rows = secured.broker.read_committed(&rows).ok()?;
+        (rows.len() >= 9).then_some(rows)
+    });
+    assert_eq!(published.unwrap().len(), 9);
+}
+
+#[test]
+fn a_node_reads_and_publishes_by_a_password_and_tls() {
+    let Some(secured) = shared() else { return };
+    let properties = secured.properties(Door::SaslTls, "SCRAM-SHA-512");
+    publishes(secured, Door::SaslTls, "node-password", &properties);
+}
+
+#[test]
+fn a_node_reads_and_publishes_by_tokens() {
+    let Some(secured) = shared() else { return };
     let endpoint = TokenEndpoint::start().unwrap();
     let mut properties = secured.properties(Door::Token, "");
     properties.extend(endpoint.properties("hush"));
-    let address = secured.address(Door::Token);
-    let mut lane = open(&address, KafkaReader::Direct, "tokens", &properties);
-    assert_eq!(lane.read_to_end().unwrap(), [10]);
-    // All connections use one.
-    assert_eq!(endpoint.given(), 1);
-    let begun = Instant::now();
-    lane.turn_until("at the third token", |lane| {
-        lane.reader.at_end(0);
-        endpoint.given() >= 3 || begun.elapsed() > PATIENCE
-    })
-    .unwrap();
-    secured
-        .broker
-        .produce("tokens", 0, &numbered(10..20))
+    publishes(secured, Door::Token, "node-tokens", &properties);
+}
+
+#[test]
+fn a_node_with_a_wrong_password_says_so_and_never_the_password() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "node-wrong", 1);
+    let mut properties = secured.properties(Door::SaslTls, "SCRAM-SHA-512");
+    properties.insert("sasl.password".to_owned(), "hunter2".to_owned());
+    let dir = tempfile::tempdir().unwrap();
+    let address = secured.address(Door::SaslTls);
+    let streams = streams(&address, "node-wrong", &properties);
+    let mut served = Served::new(dir.path(), 1, &Addresses::of(1), &streams);
+    served.start();
+    let source = format!(
+        "kafka source node-wrong: {address} cannot be read from: SASL authentication error"
+    );
+    let sink = format!(
+        "kafka sink node-wrong-rows: {address} cannot be written to: SASL authentication error"
+    );
+    let said = |text: &str, served: &Served| served.said().contains(text).then_some(());
+    served
+        .wait(&source, |served| said(&source, served))
         .unwrap();
-    assert_eq!(lane.read_to_end().unwrap(), [20]);
-    assert_eq!(lane.lanes[0].payloads(), numbered(0..20));
-    assert!(endpoint.given() < 6, "{} tokens", endpoint.given());
+    served.wait(&sink, |served| said(&sink, served)).unwrap();
+    let mut shown = served.said();
+    for path in ["/readyz", "/v1/status", "/v1/config", "/metrics"] {
+        shown.push_str(&served.get(path).unwrap().1);
+    }
+    assert!(!shown.contains("hunter2"), "{shown}");
 }
 
 #[test]

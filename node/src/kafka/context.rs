@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::ConsumerContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::threads::lock;
@@ -73,6 +74,17 @@ impl ClientEvents {
             && self.unreachable.swap(false, Ordering::Relaxed)
         {
             tracing::debug!(topic = self.topic, "kafka broker is back");
+        }
+    }
+}
+
+/// Serves what a client that reads nothing has to tell, which would otherwise pile up.
+pub(crate) fn serve(client: &BaseConsumer<ClientEvents>) {
+    let events = client.context();
+    loop {
+        let served = events.served();
+        if client.poll(Duration::ZERO).is_none() && events.served() == served {
+            return;
         }
     }
 }

@@ -11,7 +11,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use super::identity::{Identified, Identifying, TopicIdentity};
 use super::{KafkaSourceConfig, KafkaSourceError};
 use crate::kafka::block_on;
-use crate::kafka::context::ClientEvents;
+use crate::kafka::context::{ClientEvents, serve};
 
 /// Asks about one topic, on a connection of its own.
 pub struct KafkaTopic {
@@ -42,14 +42,13 @@ impl KafkaTopic {
     /// # Errors
     /// [`KafkaSourceError::Unreachable`] or [`KafkaSourceError::TopicMissing`].
     pub fn partitions(&self, timeout: Duration) -> Result<Vec<i32>, KafkaSourceError> {
-        // Serves log lines and errors, which would otherwise pile up.
-        while self.client.poll(Duration::ZERO).is_some() {}
+        serve(&self.client);
         let place = self.config.place(0, 0);
         let asked = self
             .client
             .fetch_metadata(Some(&self.config.topic), timeout);
         let metadata = asked.map_err(|error| {
-            while self.client.poll(Duration::ZERO).is_some() {}
+            serve(&self.client);
             let refusal = self.client.context().refusal();
             place.classify_call(&error).because(refusal)
         })?;

@@ -23,7 +23,7 @@ pub use error::SinkError;
 
 use super::{Bounds, Fate, Frontier, PublishError, PublishRow, Sink};
 use crate::config::{SinkConfig, SinkKind};
-use crate::kafka::context::ClientEvents;
+use crate::kafka::context::{ClientEvents, serve};
 use crate::threads::test_death_in_transaction;
 use error::{foreign, is_fenced, is_refused, is_too_large};
 use fence::Pace;
@@ -468,7 +468,7 @@ impl Sink for KafkaSink {
     fn keep_warm(&mut self) {
         self.pool.keep_warm();
         // Serves what librdkafka has to tell; nothing is assigned, so no record can come.
-        let _ = self.reader.poll(Duration::ZERO);
+        serve(&self.reader);
     }
 
     fn fenced_at(&self) -> Option<Instant> {

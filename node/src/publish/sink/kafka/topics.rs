@@ -11,7 +11,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use super::config::KafkaSinkConfig;
 use super::error::SinkError;
 use crate::kafka::block_on;
-use crate::kafka::context::ClientEvents;
+use crate::kafka::context::{ClientEvents, serve};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -95,7 +95,7 @@ impl Topics<'_> {
             .reader
             .fetch_metadata(Some(topic), self.remaining())
             .map_err(|error| {
-                while self.reader.poll(Duration::ZERO).is_some() {}
+                serve(self.reader);
                 let refusal = self.reader.context().refusal();
                 self.config.unreachable(&error, refusal)
             })?;
