@@ -108,34 +108,36 @@ fn reading_goes_on_over_one_connection_while_the_broker_asks_again_who_it_is() {
 #[test]
 fn tokens_are_fetched_and_renewed() {
     let Some(secured) = shared() else { return };
-    for reader in READERS {
-        let topic = format!("tokens-{reader:?}");
-        self::topic(secured, &topic, 10);
-        let endpoint = TokenEndpoint::start().unwrap();
-        let mut properties = secured.properties(Door::Token, "");
-        properties.extend(endpoint.properties("hush"));
-        let address = secured.address(Door::Token);
-        let mut lane = open(&address, reader, &topic, &properties);
-        assert_eq!(lane.read_to_end().unwrap(), [10]);
-        // All connections of a client use one; librdkafka reads by two clients.
-        let clients = match reader {
-            KafkaReader::Direct => 1,
-            KafkaReader::Librdkafka => 2,
-        };
-        assert_eq!(endpoint.given(), clients);
-        let begun = Instant::now();
-        lane.turn_until("at the third token", |lane| {
-            lane.reader.at_end(0);
-            endpoint.given() >= 3 * clients || begun.elapsed() > PATIENCE
-        })
-        .unwrap();
-        let more = numbered(10..20);
-        secured.broker.produce(&topic, 0, &more).unwrap();
-        assert_eq!(lane.read_to_end().unwrap(), [20]);
-        assert_eq!(lane.lanes[0].payloads(), numbered(0..20));
-        let given = endpoint.given();
-        assert!(given < 6 * clients, "{given} tokens");
-    }
+    std::thread::scope(|scope| {
+        let read = READERS.map(|reader| scope.spawn(move || read_by_tokens(secured, reader)));
+        read.into_iter().for_each(|read| read.join().unwrap());
+    });
+}
+
+fn read_by_tokens(secured: &SecuredBroker, reader: KafkaReader) {
+    let topic = format!("tokens-{reader:?}");
+    self::topic(secured, &topic, 10);
+    let endpoint = TokenEndpoint::start().unwrap();
+    let mut properties = secured.properties(Door::Token, "");
+    properties.extend(endpoint.properties("hush"));
+    let address = secured.address(Door::Token);
+    let mut lane = open(&address, reader, &topic, &properties);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
+    // All connections of a client use one; librdkafka reads by two clients.
+    let clients = match reader {
+        KafkaReader::Direct => 1,
+        KafkaReader::Librdkafka => 2,
+    };
+    assert_eq!(endpoint.given(), clients);
+    let begun = Instant::now();
+    let third = |_: &mut Lanes| endpoint.given() >= 3 * clients || begun.elapsed() > PATIENCE;
+    lane.turn_until("at the third token", third).unwrap();
+    let more = numbered(10..20);
+    secured.broker.produce(&topic, 0, &more).unwrap();
+    assert_eq!(lane.read_to_end().unwrap(), [20]);
+    assert_eq!(lane.lanes[0].payloads(), numbered(0..20));
+    let given = endpoint.given();
+    assert!(given < 6 * clients, "{given} tokens");
 }
 
 /// A source and a sink by one door.
