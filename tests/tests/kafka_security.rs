@@ -246,25 +246,57 @@ struct Wrong {
     said: &'static str,
 }
 
-fn wrongs(secured: &SecuredBroker, endpoint: &TokenEndpoint) -> Vec<Wrong> {
-    let wrong = |door: Door, mechanism: &str, changes: &[(&str, &str)], said| {
-        let mut properties = secured.properties(door, mechanism);
-        for (name, value) in changes {
-            match value.is_empty() {
-                true => _ = properties.remove(*name),
-                false => _ = properties.insert((*name).to_owned(), (*value).to_owned()),
-            }
+/// At a door, with other properties (an empty one: without it).
+fn wrong(
+    secured: &SecuredBroker,
+    (door, mechanism): (Door, &str),
+    changes: &[(&str, &str)],
+    said: &'static str,
+) -> Wrong {
+    let mut properties = secured.properties(door, mechanism);
+    for (name, value) in changes {
+        match value.is_empty() {
+            true => _ = properties.remove(*name),
+            false => _ = properties.insert((*name).to_owned(), (*value).to_owned()),
         }
-        Wrong {
-            address: secured.address(door),
-            properties,
-            said,
-        }
-    };
+    }
+    Wrong {
+        address: secured.address(door),
+        properties,
+        said,
+    }
+}
+
+/// Who is there is not who should be, or is not spoken to as it wants.
+fn wrong_ends(secured: &SecuredBroker) -> Vec<Wrong> {
+    let tls = (Door::Tls, "");
+    let of = |changes: &[(&str, &str)], said| wrong(secured, tls, changes, said);
+    let [other, twin] = ["other.pem", "twin.pem"].map(|name| secured.file(name));
+    let untrusted = "its certificate is of no authority that is trusted here: give the authority's certificate by ssl.ca.location";
+    let no_tls = [("security.protocol", "plaintext"), ("ssl.ca.location", "")];
+    let mut by_address = of(&[], "its certificate is not for the name 127.0.0.1");
+    by_address.address = by_address.address.replace("localhost", "127.0.0.1");
+    let mut to_plain = of(&[], "its port may speak no TLS: set security.protocol");
+    to_plain.address = secured.broker.address();
+    vec![
+        of(&[("ssl.ca.location", &other)], untrusted),
+        of(&[("ssl.ca.location", &twin)], untrusted),
+        of(
+            &[("ssl.ca.location", "/no/such/file")],
+            "ssl.ca.location: /no/such/file cannot be read",
+        ),
+        of(&no_tls, "its port may speak TLS: set security.protocol"),
+        by_address,
+        to_plain,
+    ]
+}
+
+/// We are not who should come.
+fn wrong_selves(secured: &SecuredBroker, endpoint: &TokenEndpoint) -> Vec<Wrong> {
+    let (plain, tls) = (Door::Sasl, Door::SaslTls);
     let password = [("sasl.password", "hunter2")];
     let who = "; check sasl.username and sasl.password";
-    let [other, twin] = ["other.pem", "twin.pem"].map(|name| secured.file(name));
-    let no_tls = [("security.protocol", "plaintext"), ("ssl.ca.location", "")];
+    let nobody = [("sasl.username", "bob")];
     let no_sasl = [
         ("security.protocol", "plaintext"),
         ("sasl.mechanism", ""),
@@ -272,84 +304,39 @@ fn wrongs(secured: &SecuredBroker, endpoint: &TokenEndpoint) -> Vec<Wrong> {
         ("sasl.password", ""),
     ];
     let anonymous = [("ssl.certificate.location", ""), ("ssl.key.location", "")];
-    let mut all = vec![
-        wrong(Door::Sasl, "PLAIN", &password, who),
-        wrong(Door::SaslTls, "SCRAM-SHA-256", &password, who),
-        wrong(
-            Door::SaslTls,
-            "SCRAM-SHA-512",
-            &[("sasl.username", "bob")],
-            who,
-        ),
-        wrong(
-            Door::Tls,
-            "",
-            &[("ssl.ca.location", &other)],
-            "its certificate is of no authority that is trusted here: give the authority's certificate by ssl.ca.location",
-        ),
-        wrong(
-            Door::Tls,
-            "",
-            &[("ssl.ca.location", &twin)],
-            "its certificate is of no authority that is trusted here",
-        ),
-        wrong(
-            Door::Tls,
-            "",
-            &[("ssl.ca.location", "/no/such/file")],
-            "ssl.ca.location: /no/such/file cannot be read",
-        ),
-        wrong(
-            Door::Mutual,
-            "",
-            &anonymous,
-            "it asks for a client's certificate: give ssl.certificate.location",
-        ),
-        wrong(
-            Door::Tls,
-            "",
-            &no_tls,
-            "its port may speak TLS: set security.protocol",
-        ),
-        wrong(
-            Door::Sasl,
-            "PLAIN",
-            &no_sasl,
-            "its port may ask for SASL: set security.protocol",
-        ),
-    ];
-    let mut by_address = wrong(
-        Door::Tls,
-        "",
-        &[],
-        "its certificate is not for the name 127.0.0.1",
-    );
-    by_address.address = by_address.address.replace("localhost", "127.0.0.1");
-    let mut to_plain = wrong(
-        Door::Tls,
-        "",
-        &[],
-        "its port may speak no TLS: set security.protocol",
-    );
-    to_plain.address = secured.broker.address();
-    let mut nobody = wrong(
-        Door::Sasl,
-        "PLAIN",
+    let of = |door, changes: &[(&str, &str)], said| wrong(secured, door, changes, said);
+    let mut unasked = of(
+        (plain, "PLAIN"),
         &[],
         "its port asks for no SASL: set security.protocol",
     );
-    nobody.address = secured.broker.address();
-    let mut mechanism = wrong(
-        Door::Sasl,
-        "PLAIN",
+    unasked.address = secured.broker.address();
+    let mut mechanism = of(
+        (plain, "PLAIN"),
         &[],
         "it does not offer the SASL mechanism PLAIN, but OAUTHBEARER: set sasl.mechanism",
     );
     mechanism.address = secured.address(Door::Token);
-    let mut token = wrong(Door::Token, "", &[], "it answers 401: invalid_client");
+    let mut token = of((Door::Token, ""), &[], "it answers 401: invalid_client");
     token.properties.extend(endpoint.properties("hunter2"));
-    all.extend([by_address, to_plain, nobody, mechanism, token]);
-    all
+    vec![
+        of((plain, "PLAIN"), &password, who),
+        of((tls, "SCRAM-SHA-256"), &password, who),
+        of((tls, "SCRAM-SHA-512"), &nobody, who),
+        of(
+            (Door::Mutual, ""),
+            &anonymous,
+            "it asks for a client's certificate: give ssl.certificate.location",
+        ),
+        of(
+            (plain, "PLAIN"),
+            &no_sasl,
+            "its port may ask for SASL: set security.protocol",
+        ),
+        unasked,
+        mechanism,
+        token,
+    ]
 }
 
 #[test]
@@ -357,7 +344,8 @@ fn what_is_wrong_is_said_with_what_to_do_and_without_the_password() {
     let Some(secured) = shared() else { return };
     topic(secured, "wrong", 10);
     let endpoint = TokenEndpoint::start().unwrap();
-    let wrongs = wrongs(secured, &endpoint);
+    let mut wrongs = wrong_ends(secured);
+    wrongs.extend(wrong_selves(secured, &endpoint));
     std::thread::scope(|scope| {
         let asked = wrongs.iter().map(|wrong| {
             scope.spawn(|| {
