@@ -14,6 +14,7 @@ mod fetch;
 mod lane;
 mod leaders;
 mod messages;
+mod nearby;
 mod settings;
 
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use unisono_chaos::gate::Place;
 pub struct TestBroker {
     dir: TempDir,
     port: u16,
-    gates: Vec<Place>,
+    pub(super) gates: Vec<Place>,
     /// As the script wants it: its number, the cluster's id and the controllers' ports.
     pub(super) member: Option<String>,
     /// What else the script is told when it starts the broker.
@@ -96,11 +96,16 @@ impl TestBroker {
     pub fn start_gated(gates: usize) -> Result<Self> {
         let mut broker = Self::not_started()?;
         for _ in 0..gates {
-            let (port, behind) = (free_port()?, free_port()?);
-            broker.gates.push(Place { port, behind });
+            broker.add_gate()?;
         }
         broker.start_again()?;
         Ok(broker)
+    }
+
+    pub(super) fn add_gate(&mut self) -> Result<()> {
+        let (port, behind) = (free_port()?, free_port()?);
+        self.gates.push(Place { port, behind });
+        Ok(())
     }
 
     /// The places of its gates.

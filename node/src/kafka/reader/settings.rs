@@ -22,6 +22,8 @@ pub struct Settings {
     /// Bytes of one lane that may wait to be read.
     pub share: usize,
     pub client_id: String,
+    /// Where we are, as brokers call it; empty: nowhere.
+    pub rack: String,
     pub security: Arc<Security>,
     /// How long the broker holds a question when there is nothing: also how late a lane is seen to be at its end.
     pub max_wait: Duration,
@@ -43,6 +45,7 @@ impl Default for Settings {
             brokers: String::new(),
             share: 256 << 10,
             client_id: "unisono".to_owned(),
+            rack: String::new(),
             security: Arc::default(),
             max_wait: Duration::from_millis(50),
             min_bytes: 1,
@@ -102,6 +105,7 @@ impl Settings {
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "client.id" => self.client_id = value.to_owned(),
+            "client.rack" => self.rack = value.to_owned(),
             "fetch.wait.max.ms" => self.max_wait = millis(value, 1, 1000)?,
             "fetch.min.bytes" => self.min_bytes = number(value, 1, 100 << 20)?,
             "fetch.max.bytes" => self.max_bytes = number(value, 64 << 10, 100 << 20)?,
