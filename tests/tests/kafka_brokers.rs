@@ -14,9 +14,16 @@ use unisono_tests::kafka::{Lanes, TestBroker, TestBrokers};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn open(brokers: &TestBrokers, topic: &str, lanes: usize) -> Lanes {
+/// By a reader in that rack; empty: in none.
+fn open(brokers: &TestBrokers, topic: &str, lanes: usize, rack: &str) -> Lanes {
+    open_by(&brokers.addresses(), topic, lanes, rack)
+}
+
+fn open_by(address: &str, topic: &str, lanes: usize, rack: &str) -> Lanes {
     let from = vec![0; lanes];
-    Lanes::open(&brokers.addresses(), KafkaReader::Direct, topic, &from).unwrap()
+    let rack = ("client.rack".to_owned(), rack.to_owned());
+    let properties = Properties::new([rack].into_iter().collect());
+    Lanes::open_with(address, KafkaReader::Direct, topic, &from, properties).unwrap()
 }
 
 fn kills() -> usize {
@@ -54,18 +61,20 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
     if TestBroker::skipped() {
         return;
     }
-    let brokers = TestBrokers::start().unwrap();
+    let brokers = TestBrokers::start_in_racks().unwrap();
     let replicas: &[&[i32]] = &[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]];
     brokers
         .create_topic("numbers", replicas, &[("min.insync.replicas", "2")])
         .unwrap();
     let stop = AtomicBool::new(false);
-    let mut lanes = open(&brokers, "numbers", 3);
+    let mut readers = ["", "2"].map(|rack| open(&brokers, "numbers", 3, rack));
     let produced = std::thread::scope(|scope| {
         let producing = scope.spawn(|| produce(&brokers, "numbers", &stop));
         // A lane that never heard of its leader says so after a while; those that did wait for the next one.
         let begun = |lanes: &mut Lanes| lanes.lanes.iter().all(|lane| !lane.records.is_empty());
-        lanes.turn_until("begun", begun).unwrap();
+        for lanes in &mut readers {
+            lanes.turn_until("begun", begun).unwrap();
+        }
         let killing = scope.spawn(|| {
             for round in 0..kills() {
                 let all = |_: i32, in_sync: &[i32]| in_sync.len() == 3;
@@ -83,23 +92,27 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
             stop.store(true, Ordering::Relaxed);
         });
         while !killing.is_finished() {
-            lanes.turn().unwrap();
+            for lanes in &mut readers {
+                lanes.turn().unwrap();
+            }
         }
         killing.join().unwrap();
         producing.join().unwrap()
     });
-    let all = |lanes: &mut Lanes| lanes.count() >= produced;
-    lanes.turn_until("all read", all).unwrap();
-    lanes.read_to_end().unwrap();
-    for (partition, lane) in lanes.lanes.iter().enumerate() {
-        assert!(lane.records.is_sorted_by_key(|(offset, ..)| *offset));
-        let expected = (partition..produced)
-            .step_by(3)
-            .map(|number| number.to_string());
-        assert!(
-            lane.payloads().into_iter().eq(expected),
-            "partition {partition}"
-        );
+    for lanes in &mut readers {
+        let all = |lanes: &mut Lanes| lanes.count() >= produced;
+        lanes.turn_until("all read", all).unwrap();
+        lanes.read_to_end().unwrap();
+        for (partition, lane) in lanes.lanes.iter().enumerate() {
+            assert!(lane.records.is_sorted_by_key(|(offset, ..)| *offset));
+            let expected = (partition..produced)
+                .step_by(3)
+                .map(|number| number.to_string());
+            assert!(
+                lane.payloads().into_iter().eq(expected),
+                "partition {partition}"
+            );
+        }
     }
     println!("{produced} records, {} leaders killed", kills());
 }
@@ -109,7 +122,7 @@ fn a_log_that_loses_its_end_with_its_leader_stops_the_lane_and_names_the_epochs(
     if TestBroker::skipped() {
         return;
     }
-    let brokers = TestBrokers::start().unwrap();
+    let brokers = TestBrokers::start_in_racks().unwrap();
     let unclean = [
         ("unclean.leader.election.enable", "true"),
         ("min.insync.replicas", "1"),
@@ -132,25 +145,30 @@ fn a_log_that_loses_its_end_with_its_leader_stops_the_lane_and_names_the_epochs(
         .wait_leader("cut", 0, Some(follower), |_, in_sync| in_sync == [leader])
         .unwrap();
     send(&["lost"; 10]);
-    let mut lanes = open(&brokers, "cut", 1);
-    let read = |lanes: &mut Lanes| lanes.count() == 20;
-    lanes.turn_until("read", read).unwrap();
+    let racks = [String::new(), follower.to_string()];
+    let mut readers = racks.map(|rack| open(&brokers, "cut", 1, &rack));
+    for lanes in &mut readers {
+        let read = |lanes: &mut Lanes| lanes.count() == 20;
+        lanes.turn_until("read", read).unwrap();
+    }
     brokers.broker(leader).kill().unwrap();
     brokers.broker(follower).start_again().unwrap();
     brokers
         .wait_leader("cut", 0, Some(leader), |now, _| now == follower)
         .unwrap();
     send(&["other"; 30]);
-    let error = lanes.read_to_error().unwrap();
-    assert!(
-        error.contains("the log was cut: what was read up to offset 20"),
-        "{error}"
-    );
-    assert!(
-        error.contains("but the log ends at offset 10 in epoch"),
-        "{error}"
-    );
-    assert_eq!(lanes.count(), 20, "nothing of the other history was given");
+    for lanes in &mut readers {
+        let error = lanes.read_to_error().unwrap();
+        assert!(
+            error.contains("the log was cut: what was read up to offset 20"),
+            "{error}"
+        );
+        assert!(
+            error.contains("but the log ends at offset 10 in epoch"),
+            "{error}"
+        );
+        assert_eq!(lanes.count(), 20, "nothing of the other history was given");
+    }
 }
 
 /// Forwards what comes by a gate; gives how many bytes the broker has said.
@@ -205,12 +223,7 @@ fn a_reader_in_a_rack_reads_there_and_by_the_leader_where_that_fails() {
     let first = brokers.broker(1);
     first.produce("near", 0, &batch).unwrap();
     let gate = first.gates()[0].port;
-    let open = |rack: &str| {
-        let rack = ("client.rack".to_owned(), rack.to_owned());
-        let properties = Properties::new([rack].into_iter().collect());
-        let address = format!("127.0.0.1:{gate}");
-        Lanes::open_with(&address, KafkaReader::Direct, "near", &[0], properties).unwrap()
-    };
+    let open = |rack: &str| open_by(&format!("127.0.0.1:{gate}"), "near", 1, rack);
     let mut lane = open("2");
     assert_eq!(lane.read_to_end().unwrap(), [2000]);
     let [by_leader, by_replica, by_other] = said();
