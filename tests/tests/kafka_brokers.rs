@@ -61,7 +61,7 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
     if TestBroker::skipped() {
         return;
     }
-    let brokers = TestBrokers::start_in_racks().unwrap();
+    let brokers = TestBrokers::start().unwrap();
     let replicas: &[&[i32]] = &[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]];
     brokers
         .create_topic("numbers", replicas, &[("min.insync.replicas", "2")])
@@ -122,7 +122,7 @@ fn a_log_that_loses_its_end_with_its_leader_stops_the_lane_and_names_the_epochs(
     if TestBroker::skipped() {
         return;
     }
-    let brokers = TestBrokers::start_in_racks().unwrap();
+    let brokers = TestBrokers::start().unwrap();
     let unclean = [
         ("unclean.leader.election.enable", "true"),
         ("min.insync.replicas", "1"),
@@ -213,7 +213,7 @@ fn a_reader_in_a_rack_reads_there_and_by_the_leader_where_that_fails() {
     if TestBroker::skipped() {
         return;
     }
-    let brokers = TestBrokers::start_in_racks().unwrap();
+    let brokers = TestBrokers::start().unwrap();
     let said = [1, 2, 3].map(|node| count(brokers.broker(node).gates()[0]));
     let said = || said.each_ref().map(|said| said.load(Ordering::Relaxed));
     brokers.create_topic("near", &[&[1, 2, 3]], &[]).unwrap();

@@ -108,6 +108,27 @@ fn reading_goes_on_over_one_connection_while_the_broker_asks_again_who_it_is() {
 }
 
 #[test]
+fn a_password_that_is_changed_meanwhile_is_told_and_reading_goes_on_when_it_is_put_right() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "changed", 10);
+    let address = secured.address(Door::Renewed);
+    let mut properties = secured.properties(Door::Renewed, "SCRAM-SHA-512");
+    properties.insert("sasl.username".to_owned(), "bob".to_owned());
+    let mut lane = open(&address, KafkaReader::Direct, "changed", &properties);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
+    secured.set_password(Some("another")).unwrap();
+    // When it is asked again, though the lane was read before.
+    let error = lane.read_to_error().unwrap();
+    assert!(
+        error.contains("authentication failed: ") && error.contains("; check sasl.username"),
+        "{error}"
+    );
+    secured.set_password(None).unwrap();
+    let mut lane = open(&address, KafkaReader::Direct, "changed", &properties);
+    assert_eq!(lane.read_to_end().unwrap(), [10]);
+}
+
+#[test]
 fn tokens_are_fetched_and_renewed() {
     let Some(secured) = shared() else { return };
     std::thread::scope(|scope| {
@@ -299,7 +320,7 @@ fn wrong_selves(secured: &SecuredBroker, endpoint: &TokenEndpoint) -> Vec<Wrong>
     let (plain, tls) = (Door::Sasl, Door::SaslTls);
     let password = [("sasl.password", "hunter2")];
     let who = "; check sasl.username and sasl.password";
-    let nobody = [("sasl.username", "bob")];
+    let nobody = [("sasl.username", "eve")];
     let no_sasl = [
         ("security.protocol", "plaintext"),
         ("sasl.mechanism", ""),

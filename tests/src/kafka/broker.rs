@@ -196,17 +196,22 @@ impl TestBroker {
     /// # Errors
     /// What the script says.
     pub fn deny(&self, topic: &str, denied: Denied) -> Result<()> {
-        let command = match denied {
-            Denied::Yes => "deny",
-            Denied::No => "allow",
-        };
+        match denied {
+            Denied::Yes => self.run(&["deny", topic]),
+            Denied::No => self.run(&["allow", topic]),
+        }
+    }
+
+    /// Has the script do something with the running broker.
+    pub(super) fn run(&self, words: &[&str]) -> Result<()> {
         let output = Command::new(script())
-            .args([command, topic, "--dir"])
+            .args(words)
+            .arg("--dir")
             .arg(self.dir.path())
             .output()
             .context("could not run deploy/kafka/kafka")?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{command} {topic}: {said}");
+        ensure!(output.status.success(), "{words:?}: {said}");
         Ok(())
     }
 

@@ -20,43 +20,25 @@ pub struct TestBrokers {
 }
 
 impl TestBrokers {
-    /// Starts them.
-    ///
-    /// # Errors
-    /// As [`TestBroker::start`].
-    pub fn start() -> Result<Self> {
-        Self::start_with(|_| Ok(()))
-    }
-
     /// Starts them in racks named by their numbers, each with a gate; leaders name replicas in a reader's rack.
     ///
     /// # Errors
     /// As [`TestBroker::start`].
-    pub fn start_in_racks() -> Result<Self> {
-        let mut rack = 0;
-        Self::start_with(|broker| {
-            rack += 1;
-            let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
-            let more = broker.dir().join("more.properties");
-            std::fs::write(
-                &more,
-                format!("broker.rack={rack}\nreplica.selector.class={selector}\n"),
-            )?;
-            broker.more = vec!["--more".to_owned(), more.to_string_lossy().into_owned()];
-            broker.add_gate()
-        })
-    }
-
-    fn start_with(mut prepare: impl FnMut(&mut TestBroker) -> Result<()>) -> Result<Self> {
+    pub fn start() -> Result<Self> {
         let ports = [free_port()?, free_port()?, free_port()?];
         let ports = ports.map(|port| port.to_string()).join(",");
-        let mut member = |node| -> Result<TestBroker> {
+        let member = |node| -> Result<TestBroker> {
             let mut broker = TestBroker::not_started()?;
             broker.member = Some(format!("{node}@{CLUSTER}:{ports}"));
-            prepare(&mut broker)?;
+            let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+            let more = broker.dir().join("more.properties");
+            let settings = format!("broker.rack={node}\nreplica.selector.class={selector}\n");
+            std::fs::write(&more, settings)?;
+            broker.more = vec!["--more".to_owned(), more.to_string_lossy().into_owned()];
+            broker.add_gate()?;
             Ok(broker)
         };
-        let brokers = (1..=3).map(&mut member).collect::<Result<Vec<_>>>()?;
+        let brokers = (1..=3).map(member).collect::<Result<Vec<_>>>()?;
         // None answers before most are there.
         std::thread::scope(|scope| {
             let starting = brokers

@@ -65,14 +65,14 @@ impl Door {
     }
 }
 
-/// A broker with a listener of each kind beside the plain one, certificates for `localhost`, and the user `alice`.
+/// A broker with a listener of each kind beside the plain one, certificates for `localhost`, and the users `alice` and `bob`.
 pub struct SecuredBroker {
     /// For what is asked without all that.
     pub broker: TestBroker,
     ports: BTreeMap<Door, u16>,
 }
 
-/// The only user.
+/// Who may come by any door; by SCRAM `bob` too, with the same password at first.
 const USER: &str = "alice";
 const PASSWORD: &str = "open-sesame";
 
@@ -97,12 +97,22 @@ impl SecuredBroker {
             ("--secured", doors.join(",")),
             ("--more", more.to_string_lossy().into_owned()),
             ("--user", format!("{USER}:{PASSWORD}")),
+            ("--user", format!("bob:{PASSWORD}")),
         ]
         .into_iter()
         .flat_map(|(option, value)| [option.to_owned(), value])
         .collect();
         broker.start_again()?;
         Ok(Self { broker, ports })
+    }
+
+    /// Gives `bob` another password; `None`: the first one.
+    ///
+    /// # Errors
+    /// What the script says.
+    pub fn set_password(&self, password: Option<&str>) -> Result<()> {
+        let password = password.unwrap_or(PASSWORD);
+        self.broker.run(&["password", "bob", password])
     }
 
     /// `localhost:port` of a listener.
