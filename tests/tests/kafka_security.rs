@@ -247,6 +247,34 @@ fn a_node_with_a_wrong_password_says_so_and_never_the_password() {
 }
 
 #[test]
+fn an_endpoint_of_tokens_must_be_who_it_says() {
+    let Some(secured) = shared() else { return };
+    topic(secured, "endpoint", 10);
+    let endpoint = TokenEndpoint::start_secured(secured).unwrap();
+    let mut properties = secured.properties(Door::Token, "");
+    properties.extend(endpoint.properties("hush"));
+    let mut with = |ca: &str| {
+        properties.insert("https.ca.location".to_owned(), secured.file(ca));
+        open(
+            &secured.address(Door::Token),
+            KafkaReader::Direct,
+            "endpoint",
+            &properties,
+        )
+    };
+    assert_eq!(with("ca.pem").read_to_end().unwrap(), [10]);
+    assert_eq!(endpoint.given(), 1);
+    let error = with("other.pem").read_to_error().unwrap();
+    let said = format!(
+        "no token from {} (sasl.oauthbearer.token.endpoint.url): its certificate is of no authority that is trusted here: give \
+         the authority's certificate by https.ca.location",
+        endpoint.url
+    );
+    assert!(error.contains(&said), "{error}");
+    assert_eq!(endpoint.given(), 1, "it was told nothing");
+}
+
+#[test]
 fn a_token_that_nobody_signs_is_made_here() {
     let Some(secured) = shared() else { return };
     topic(secured, "unsigned", 10);

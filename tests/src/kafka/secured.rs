@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +13,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::TestBroker;
 use super::broker::free_port;
@@ -252,8 +256,35 @@ impl TokenEndpoint {
     /// # Errors
     /// The system's.
     pub fn start() -> Result<Self> {
+        Self::start_with("http://127.0.0.1", answer)
+    }
+
+    /// The same with TLS, by the broker's own certificate.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start_secured(broker: &SecuredBroker) -> Result<Self> {
+        let read = |name| fs::read(broker.file(name));
+        let certificates = CertificateDer::pem_slice_iter(&read("broker.pem")?).collect();
+        let certificates: Result<Vec<_>, _> = certificates;
+        let key = PrivateKeyDer::from_pem_slice(&read("broker.key")?)?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(certificates?, key)?;
+        let config = Arc::new(config);
+        Self::start_with("https://localhost", move |stream, given| {
+            let connection = ServerConnection::new(Arc::clone(&config))?;
+            answer(StreamOwned::new(connection, stream), given)
+        })
+    }
+
+    fn start_with(
+        host: &str,
+        answer: impl Fn(TcpStream, &AtomicUsize) -> Result<()> + Send + 'static,
+    ) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        let url = format!("http://127.0.0.1:{}/token", listener.local_addr()?.port());
+        let url = format!("{host}:{}/token", listener.local_addr()?.port());
         let given = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&given);
         std::thread::spawn(move || {
@@ -284,8 +315,8 @@ impl TokenEndpoint {
     }
 }
 
-fn answer(stream: std::net::TcpStream, given: &AtomicUsize) -> Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
+fn answer(stream: impl Read + Write, given: &AtomicUsize) -> Result<()> {
+    let mut reader = BufReader::new(stream);
     let (mut line, mut length, mut is_known) = (String::new(), 0, false);
     while reader.read_line(&mut line)? > 2 {
         let (name, value) = line.split_once(':').unwrap_or_default();
@@ -312,8 +343,9 @@ fn answer(stream: std::net::TcpStream, given: &AtomicUsize) -> Result<()> {
     let length = answer.len();
     let head =
         format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    let mut stream = stream;
+    let stream = reader.get_mut();
     stream.write_all(format!("{head}{answer}").as_bytes())?;
+    stream.flush()?;
     Ok(())
 }
 
