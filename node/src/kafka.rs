@@ -9,9 +9,12 @@ mod describe;
 pub mod properties;
 mod quiet;
 pub mod reader;
+mod security;
 pub mod source;
+mod tokens;
 
 mod wait;
 
 pub(crate) use client::{Refused, client, refused};
+pub(crate) use tokens::Clients;
 pub(crate) use wait::block_on;

@@ -118,6 +118,10 @@ roles! {
         "one a sink: fences, reads the frontier back, publishes while this node leads";
         blocks on "the sink, the quorum's answer, the disk of the results log";
         panic: "a peer fences the sink and goes on from its frontier".
+    KafkaTokens Thread "kafka-tokens":
+        "gives tokens to librdkafka's clients, where brokers ask for OAUTHBEARER";
+        blocks on "nothing but the token endpoints, all at once";
+        panic: "as for sink".
     KafkaWarm Thread "kafka-warm":
         "connects spare producers, then ends";
         blocks on "a broker's answer";

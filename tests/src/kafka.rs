@@ -4,8 +4,10 @@ mod broker;
 mod clients;
 mod cluster;
 mod lanes;
+mod secured;
 
 pub use broker::{Denied, TestBroker};
 pub use clients::{Committed, Outcome};
 pub use cluster::TestBrokers;
 pub use lanes::{Lane, Lanes};
+pub use secured::{Door, SecuredBroker, TokenEndpoint};

@@ -1,18 +1,29 @@
 //! The direct reader where several brokers share a topic: leaders that die, and a log that loses its end.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
-use unisono::config::KafkaReader;
+use unisono::config::{KafkaReader, Properties};
+use unisono_chaos::gate::Place;
 use unisono_tests::kafka::{Lanes, TestBroker, TestBrokers};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn open(brokers: &TestBrokers, topic: &str, lanes: usize) -> Lanes {
+/// By a reader in that rack; empty: in none.
+fn open(brokers: &TestBrokers, topic: &str, lanes: usize, rack: &str) -> Lanes {
+    open_by(&brokers.addresses(), topic, lanes, rack)
+}
+
+fn open_by(address: &str, topic: &str, lanes: usize, rack: &str) -> Lanes {
     let from = vec![0; lanes];
-    Lanes::open(&brokers.addresses(), KafkaReader::Direct, topic, &from).unwrap()
+    let rack = ("client.rack".to_owned(), rack.to_owned());
+    let properties = Properties::new([rack].into_iter().collect());
+    Lanes::open_with(address, KafkaReader::Direct, topic, &from, properties).unwrap()
 }
 
 fn kills() -> usize {
@@ -56,12 +67,14 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
         .create_topic("numbers", replicas, &[("min.insync.replicas", "2")])
         .unwrap();
     let stop = AtomicBool::new(false);
-    let mut lanes = open(&brokers, "numbers", 3);
+    let mut readers = ["", "2"].map(|rack| open(&brokers, "numbers", 3, rack));
     let produced = std::thread::scope(|scope| {
         let producing = scope.spawn(|| produce(&brokers, "numbers", &stop));
         // A lane that never heard of its leader says so after a while; those that did wait for the next one.
         let begun = |lanes: &mut Lanes| lanes.lanes.iter().all(|lane| !lane.records.is_empty());
-        lanes.turn_until("begun", begun).unwrap();
+        for lanes in &mut readers {
+            lanes.turn_until("begun", begun).unwrap();
+        }
         let killing = scope.spawn(|| {
             for round in 0..kills() {
                 let all = |_: i32, in_sync: &[i32]| in_sync.len() == 3;
@@ -79,23 +92,27 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
             stop.store(true, Ordering::Relaxed);
         });
         while !killing.is_finished() {
-            lanes.turn().unwrap();
+            for lanes in &mut readers {
+                lanes.turn().unwrap();
+            }
         }
         killing.join().unwrap();
         producing.join().unwrap()
     });
-    let all = |lanes: &mut Lanes| lanes.count() >= produced;
-    lanes.turn_until("all read", all).unwrap();
-    lanes.read_to_end().unwrap();
-    for (partition, lane) in lanes.lanes.iter().enumerate() {
-        assert!(lane.records.is_sorted_by_key(|(offset, ..)| *offset));
-        let expected = (partition..produced)
-            .step_by(3)
-            .map(|number| number.to_string());
-        assert!(
-            lane.payloads().into_iter().eq(expected),
-            "partition {partition}"
-        );
+    for lanes in &mut readers {
+        let all = |lanes: &mut Lanes| lanes.count() >= produced;
+        lanes.turn_until("all read", all).unwrap();
+        lanes.read_to_end().unwrap();
+        for (partition, lane) in lanes.lanes.iter().enumerate() {
+            assert!(lane.records.is_sorted_by_key(|(offset, ..)| *offset));
+            let expected = (partition..produced)
+                .step_by(3)
+                .map(|number| number.to_string());
+            assert!(
+                lane.payloads().into_iter().eq(expected),
+                "partition {partition}"
+            );
+        }
     }
     println!("{produced} records, {} leaders killed", kills());
 }
@@ -128,23 +145,112 @@ fn a_log_that_loses_its_end_with_its_leader_stops_the_lane_and_names_the_epochs(
         .wait_leader("cut", 0, Some(follower), |_, in_sync| in_sync == [leader])
         .unwrap();
     send(&["lost"; 10]);
-    let mut lanes = open(&brokers, "cut", 1);
-    let read = |lanes: &mut Lanes| lanes.count() == 20;
-    lanes.turn_until("read", read).unwrap();
+    let racks = [String::new(), follower.to_string()];
+    let mut readers = racks.map(|rack| open(&brokers, "cut", 1, &rack));
+    for lanes in &mut readers {
+        let read = |lanes: &mut Lanes| lanes.count() == 20;
+        lanes.turn_until("read", read).unwrap();
+    }
     brokers.broker(leader).kill().unwrap();
     brokers.broker(follower).start_again().unwrap();
     brokers
         .wait_leader("cut", 0, Some(leader), |now, _| now == follower)
         .unwrap();
     send(&["other"; 30]);
-    let error = lanes.read_to_error().unwrap();
+    for lanes in &mut readers {
+        let error = lanes.read_to_error().unwrap();
+        assert!(
+            error.contains("the log was cut: what was read up to offset 20"),
+            "{error}"
+        );
+        assert!(
+            error.contains("but the log ends at offset 10 in epoch"),
+            "{error}"
+        );
+        assert_eq!(lanes.count(), 20, "nothing of the other history was given");
+    }
+}
+
+/// Forwards what comes by a gate; gives how many bytes the broker has said.
+fn count(gate: Place) -> Arc<AtomicU64> {
+    let said = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&said);
+    let listener = TcpListener::bind(("127.0.0.1", gate.port)).unwrap();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let Ok(broker) = TcpStream::connect(("127.0.0.1", gate.behind)) else {
+                continue;
+            };
+            let (asks, answers) = (client.try_clone().unwrap(), broker.try_clone().unwrap());
+            std::thread::spawn(move || copy(asks, broker, &AtomicU64::new(0)));
+            let counted = Arc::clone(&counted);
+            std::thread::spawn(move || copy(answers, client, &counted));
+        }
+    });
+    said
+}
+
+fn copy(mut from: TcpStream, mut to: TcpStream, counted: &AtomicU64) {
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        counted.fetch_add(count as u64, Ordering::Relaxed);
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+/// All so many records, and then the end.
+fn read_up_to(lane: &mut Lanes, end: usize) {
+    let all = |lane: &mut Lanes| lane.count() == end;
+    lane.turn_until("all read", all).unwrap();
+    assert_eq!(lane.read_to_end().unwrap(), [end as i64]);
+}
+
+#[test]
+fn a_reader_in_a_rack_reads_there_and_by_the_leader_where_that_fails() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let brokers = TestBrokers::start().unwrap();
+    let said = [1, 2, 3].map(|node| count(brokers.broker(node).gates()[0]));
+    let said = || said.each_ref().map(|said| said.load(Ordering::Relaxed));
+    brokers.create_topic("near", &[&[1, 2, 3]], &[]).unwrap();
+    let in_sync = |leader: i32, in_sync: &[i32]| leader == 1 && in_sync.len() == 3;
+    brokers.wait_leader("near", 0, None, in_sync).unwrap();
+    let batch: Vec<String> = (0..2000).map(|number| format!("{number:01000}")).collect();
+    let first = brokers.broker(1);
+    first.produce("near", 0, &batch).unwrap();
+    let gate = first.gates()[0].port;
+    let open = |rack: &str| open_by(&format!("127.0.0.1:{gate}"), "near", 1, rack);
+    let mut lane = open("2");
+    assert_eq!(lane.read_to_end().unwrap(), [2000]);
+    let [by_leader, by_replica, by_other] = said();
     assert!(
-        error.contains("the log was cut: what was read up to offset 20"),
-        "{error}"
+        by_replica > 2_000_000 && by_leader < 300_000 && by_other < 300_000,
+        "{:?}",
+        said()
     );
-    assert!(
-        error.contains("but the log ends at offset 10 in epoch"),
-        "{error}"
-    );
-    assert_eq!(lanes.count(), 20, "nothing of the other history was given");
+    // What comes, comes from there too; it is at the end again and again.
+    for round in 1..4 {
+        first.produce("near", 0, &batch[..100]).unwrap();
+        read_up_to(&mut lane, 2000 + round * 100);
+    }
+    assert!(said()[1] - by_replica > 300_000, "{:?}", said());
+    assert!(said()[0] - by_leader < 200_000, "{:?}", said());
+    // Nobody there: by the leader.
+    brokers.broker(2).kill().unwrap();
+    let without = |_: i32, in_sync: &[i32]| !in_sync.contains(&2);
+    brokers.wait_leader("near", 0, Some(2), without).unwrap();
+    first.produce("near", 0, &batch[..100]).unwrap();
+    read_up_to(&mut lane, 2400);
+    let expected: Vec<&String> = batch
+        .iter()
+        .chain(batch[..100].iter().cycle().take(400))
+        .collect();
+    assert!(lane.lanes[0].payloads().iter().eq(expected));
+    // A rack without a replica is none.
+    let mut elsewhere = open("elsewhere");
+    assert_eq!(elsewhere.read_to_end().unwrap(), [2400]);
 }

@@ -170,10 +170,16 @@ fn read_kafka_source(mut section: Section<'_>) -> Option<KafkaSource> {
         ("librdkafka", KafkaReader::Librdkafka),
     ];
     let reader = read_choice(&mut section, "reader", readers);
-    let properties = read_properties(&mut section, |name, value| match reader {
-        KafkaReader::Direct => reader::refusal(name, value),
-        KafkaReader::Librdkafka => fixed_for_sources(name).map(is_fixed),
-    });
+    let properties = match reader {
+        KafkaReader::Direct => read_properties(&mut section, reader::refusal, |all| {
+            reader::misfit(all.iter())
+        }),
+        KafkaReader::Librdkafka => read_properties(
+            &mut section,
+            |name, _| fixed_for_sources(name).map(is_fixed),
+            |_| None,
+        ),
+    };
     section.finish();
     Some(KafkaSource {
         brokers: brokers?,
@@ -230,7 +236,11 @@ fn read_kafka_sink(mut section: Section<'_>, sink: &str) -> Option<KafkaSink> {
     if topic.as_ref() == Some(&frontier_topic) || dead_letters.as_ref() == Some(&frontier_topic) {
         section.problem("frontier_topic", "must be a topic of its own");
     }
-    let properties = read_properties(&mut section, |name, _| fixed_for_sinks(name).map(is_fixed));
+    let properties = read_properties(
+        &mut section,
+        |name, _| fixed_for_sinks(name).map(is_fixed),
+        |_| None,
+    );
     section.finish();
     Some(KafkaSink {
         brokers: brokers?,
@@ -265,6 +275,7 @@ fn read_topic(section: &mut Section<'_>, key: &'static str, required: bool) -> O
 fn read_properties(
     section: &mut Section<'_>,
     refusal: impl Fn(&str, &str) -> Option<String>,
+    misfit: impl Fn(&Properties) -> Option<(String, String)>,
 ) -> Properties {
     let Some(table) = section.table("properties") else {
         return Properties::default();
@@ -272,6 +283,7 @@ fn read_properties(
     let mut section = section.section("properties", table);
     let table: Table = section.take_all();
     let mut entries = std::collections::BTreeMap::new();
+    let mut all_are_good = true;
     for (name, value) in table {
         let text = match value {
             Value::String(text) => text,
@@ -282,14 +294,23 @@ fn read_properties(
             other => {
                 let wanted = "a text; put a name with dots in quotes, as \"fetch.wait.max.ms\"";
                 let _: Option<()> = section.wrong_type(&name, wanted, &other);
+                all_are_good = false;
                 continue;
             }
         };
         match refusal(&name, &text) {
-            Some(reason) => section.problem(&name, reason),
+            Some(reason) => {
+                section.problem(&name, reason);
+                all_are_good = false;
+            }
             None => _ = entries.insert(name, text),
         }
     }
+    let properties = Properties::new(entries);
+    // What was refused by itself would be missed.
+    if let Some((name, reason)) = misfit(&properties).filter(|_| all_are_good) {
+        section.problem(&name, reason);
+    }
     section.finish();
-    Properties::new(entries)
+    properties
 }

@@ -1,11 +1,14 @@
 //! Puts a client's configuration together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 
+use super::Clients;
 use super::properties::{Role, fixed_for_sinks, fixed_for_sources, is_fixed};
+use super::security::{self, Bearer};
 
 /// A property that cannot be used, and why.
 pub(crate) struct Refused {
@@ -13,13 +16,14 @@ pub(crate) struct Refused {
     pub(crate) reason: String,
 }
 
-/// The configuration of a client of `brokers`: our defaults, over them those of `sized`, over them the user's.
+/// The configuration of clients of `brokers`: our defaults, over them those of `sized`, over them the user's.
 pub(crate) fn client(
     role: Role,
     brokers: &str,
     sized: &[(&str, String)],
     properties: &BTreeMap<String, String>,
-) -> Result<ClientConfig, Refused> {
+) -> Result<Clients, Refused> {
+    let bearer = bearer(properties)?;
     let mut config = ClientConfig::new();
     for (name, value) in role.defaults() {
         config.set(name, value);
@@ -38,7 +42,9 @@ pub(crate) fn client(
                 reason: is_fixed(reason),
             });
         }
-        config.set(name, value);
+        if bearer.is_none() || !is_of_tokens(name) {
+            config.set(name, value);
+        }
     }
     for fixed in role.fixed() {
         if let Some(value) = fixed.value {
@@ -47,9 +53,41 @@ pub(crate) fn client(
     }
     config.set("bootstrap.servers", brokers);
     match config.create_native_config() {
-        Ok(_) => Ok(config),
+        Ok(_) => Ok(Clients { config, bearer }),
         Err(error) => Err(refused(&error)),
     }
+}
+
+/// Where tokens come from, if brokers ask for them.
+fn bearer(properties: &BTreeMap<String, String>) -> Result<Option<Arc<Bearer>>, Refused> {
+    let asked = ["sasl.mechanism", "sasl.mechanisms"].map(|name| properties.get(name));
+    let mut asked = asked.into_iter().flatten();
+    if !asked.any(|mechanism| mechanism == "OAUTHBEARER") {
+        return Ok(None);
+    }
+    let mut read = security::Properties::default();
+    for (name, value) in properties.iter().filter(|(name, _)| is_of_tokens(name)) {
+        let unknown =
+            || Err("is not known here: tokens are fetched for client credentials".to_owned());
+        let done = read.set(name, value).unwrap_or_else(unknown);
+        done.map_err(|reason| Refused {
+            name: name.clone(),
+            reason,
+        })?;
+    }
+    let read = read.finish_bearer();
+    let bearer = read.map_err(|(name, reason)| Refused {
+        name: name.to_owned(),
+        reason,
+    })?;
+    Ok(Some(Arc::new(bearer)))
+}
+
+/// Whether a property says where tokens come from, which is not librdkafka's business.
+fn is_of_tokens(name: &str) -> bool {
+    ["sasl.oauthbearer.", "enable.sasl.oauthbearer.", "https."]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// What librdkafka's refusal of a configuration says, with the property's name.

@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::consumer::ConsumerContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use crate::threads::lock;
@@ -15,6 +16,7 @@ pub(crate) struct ClientEvents {
     topic: String,
     served: AtomicU64,
     unreachable: AtomicBool,
+    refusal: Mutex<Option<String>>,
     end: Mutex<Option<PartitionEnd>>,
     recreated: Mutex<Option<String>>,
     lost: Mutex<Vec<(i32, Code)>>,
@@ -26,6 +28,7 @@ impl ClientEvents {
             topic: topic.to_owned(),
             served: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
+            refusal: Mutex::default(),
             end: Mutex::new(None),
             recreated: Mutex::new(None),
             lost: Mutex::default(),
@@ -54,12 +57,34 @@ impl ClientEvents {
         Some(lost.swap_remove(index).1)
     }
 
+    /// Why the brokers do not admit this client, or are not believed to be them, if that is what was told last. It is not
+    /// told again while it stays the same.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        lock(&self.refusal).clone()
+    }
+
+    /// A broker answered.
+    pub(crate) fn admitted(&self) {
+        *lock(&self.refusal) = None;
+    }
+
     /// Something came from the broker.
     pub(super) fn reached(&self) {
         if self.unreachable.load(Ordering::Relaxed)
             && self.unreachable.swap(false, Ordering::Relaxed)
         {
             tracing::debug!(topic = self.topic, "kafka broker is back");
+        }
+    }
+}
+
+/// Serves what a client that reads nothing has to tell, which would otherwise pile up.
+pub(crate) fn serve(client: &BaseConsumer<ClientEvents>) {
+    let events = client.context();
+    loop {
+        let served = events.served();
+        if client.poll(Duration::ZERO).is_none() && events.served() == served {
+            return;
         }
     }
 }
@@ -88,6 +113,14 @@ impl ClientContext for ClientEvents {
             Some(Code::PartitionEOF) => {
                 let end = PartitionEnd::read(reason);
                 *lock(&self.end) = end;
+            }
+            Some(Code::Authentication | Code::SaslAuthenticationFailed | Code::SSL) => {
+                tracing::debug!(
+                    topic = self.topic,
+                    reason,
+                    "kafka broker and client do not come to terms"
+                );
+                *lock(&self.refusal) = Some(refusal(reason));
             }
             Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve) => {
                 if !self.unreachable.swap(true, Ordering::Relaxed) {
@@ -126,6 +159,16 @@ impl PartitionEnd {
             offset: offset.parse().ok()?,
             appended: appended.parse().ok()?,
         })
+    }
+}
+
+/// What is the same from try to try of librdkafka's "ssl://host:9093/bootstrap: SSL handshake failed: … (after 5ms in state
+/// SSL_HANDSHAKE, 2 identical error(s) suppressed)".
+fn refusal(reason: &str) -> String {
+    let (text, _) = reason.rsplit_once(" (after ").unwrap_or((reason, ""));
+    match text.split_once(": ") {
+        Some((broker, text)) if broker.contains("://") => text.to_owned(),
+        _ => text.to_owned(),
     }
 }
 
@@ -177,6 +220,13 @@ mod tests {
         assert_eq!(PartitionEnd::read("end of partition"), None);
         let invalid = "reached end of partition at offset INVALID (HighwaterMark 43)";
         assert_eq!(PartitionEnd::read(invalid), None);
+    }
+
+    #[test]
+    fn a_refusal_is_told_without_what_changes_from_try_to_try() {
+        let text = "sasl_ssl://localhost:9093/bootstrap: SASL authentication error: no (x) (after 33ms in state AUTH_REQ)";
+        assert_eq!(refusal(text), "SASL authentication error: no (x)");
+        assert_eq!(refusal("no: x"), "no: x");
     }
 
     #[test]

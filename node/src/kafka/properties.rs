@@ -157,10 +157,13 @@ const DEFAULTS: &[(&[Role], &str, &str)] = &[
 
 /// Beginnings of the names of properties that all clients of a broker share, whatever they do: addresses and security.
 /// A source's reader and a sink's publisher are given all that the user sets, the others these.
-const CONNECTION: [&str; 7] = [
+const CONNECTION: [&str; 10] = [
     "security.",
     "sasl.",
+    "enable.sasl.",
     "ssl.",
+    "enable.ssl.",
+    "https.",
     "socket.",
     "reconnect.",
     "broker.",

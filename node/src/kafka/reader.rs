@@ -14,6 +14,7 @@ mod fetch;
 mod lane;
 mod leaders;
 mod messages;
+mod nearby;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ use lane::Lane;
 pub use lane::Target;
 use leaders::Finder;
 use settings::Settings;
-pub use settings::refusal;
+pub use settings::{misfit, refusal};
 
 /// Reads the partitions of one topic. Made for one thread; its calls do not wait for a network.
 pub struct DirectSource {

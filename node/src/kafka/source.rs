@@ -69,16 +69,18 @@ impl KafkaSource {
         signal: &Arc<Signal>,
     ) -> Result<Self, KafkaSourceError> {
         let refused = |error: KafkaError| config.refused(&error);
-        let mut consumer: BaseConsumer<ClientEvents> = config
-            .reader()?
+        let clients = config.reader()?;
+        let mut consumer: BaseConsumer<ClientEvents> = clients
             .create_with_context(ClientEvents::new(&config.topic))
             .map_err(refused)?;
         let on_event = Arc::clone(signal);
         consumer.set_nonempty_callback(move || on_event.raise());
-        let watcher: BaseConsumer<ClientEvents> = config
-            .watcher()?
+        let consumer = clients.keep(consumer);
+        let clients = config.watcher()?;
+        let watcher: BaseConsumer<ClientEvents> = clients
             .create_with_context(ClientEvents::new(&config.topic))
             .map_err(refused)?;
+        let watcher = clients.keep(watcher);
         let evidence =
             Evidence::start(watcher, &config.topic, Arc::clone(signal)).map_err(|error| {
                 KafkaSourceError::Fatal {
@@ -91,7 +93,7 @@ impl KafkaSource {
         Ok(Self {
             config: config.clone(),
             lanes: BTreeMap::new(),
-            consumer: Arc::new(consumer),
+            consumer,
             evidence,
             identifying: Identifying::default(),
             signal: Arc::clone(signal),
@@ -110,8 +112,10 @@ impl KafkaSource {
             !self.strays.is_empty() || self.lanes.values().any(|lane| lane.queue.len() > 0);
         let place = self.config.place(0, 0);
         let client = &self.consumer;
-        self.identifying
-            .ask(client, &place, in_hand, Duration::ZERO)
+        let asked = self
+            .identifying
+            .ask(client, &place, in_hand, Duration::ZERO);
+        asked.map_err(|error| error.because(client.context().refusal()))
     }
 
     /// A difference between the topic that is read and an agreed one, as an error.

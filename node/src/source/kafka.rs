@@ -227,6 +227,7 @@ fn classify(partition: i32, error: KafkaSourceError) -> SourceError {
     match error {
         KafkaSourceError::Property { .. }
         | KafkaSourceError::Unreachable { .. }
+        | KafkaSourceError::Refused { .. }
         | KafkaSourceError::TopicMissing { .. }
         | KafkaSourceError::Compacted { .. } => unavailable(error),
         KafkaSourceError::OffsetOutOfRange { .. } => SourceError::Gone {

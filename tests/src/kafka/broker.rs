@@ -14,9 +14,11 @@ use unisono_chaos::gate::Place;
 pub struct TestBroker {
     dir: TempDir,
     port: u16,
-    gates: Vec<Place>,
+    pub(super) gates: Vec<Place>,
     /// As the script wants it: its number, the cluster's id and the controllers' ports.
     pub(super) member: Option<String>,
+    /// What else the script is told when it starts the broker.
+    pub(super) more: Vec<String>,
 }
 
 /// Whether a topic may not be read.
@@ -83,6 +85,7 @@ impl TestBroker {
             port,
             gates,
             member: None,
+            more: Vec::new(),
         })
     }
 
@@ -93,11 +96,16 @@ impl TestBroker {
     pub fn start_gated(gates: usize) -> Result<Self> {
         let mut broker = Self::not_started()?;
         for _ in 0..gates {
-            let (port, behind) = (free_port()?, free_port()?);
-            broker.gates.push(Place { port, behind });
+            broker.add_gate()?;
         }
         broker.start_again()?;
         Ok(broker)
+    }
+
+    pub(super) fn add_gate(&mut self) -> Result<()> {
+        let (port, behind) = (free_port()?, free_port()?);
+        self.gates.push(Place { port, behind });
+        Ok(())
     }
 
     /// The places of its gates.
@@ -121,6 +129,7 @@ impl TestBroker {
             .args(["--until", &std::process::id().to_string()])
             .args(["--gates", &gates.join(",")])
             .args(["--member", self.member.as_deref().unwrap_or_default()])
+            .args(&self.more)
             .output()
             .context("could not run deploy/kafka/kafka")?;
         if !output.status.success() {
@@ -187,17 +196,22 @@ impl TestBroker {
     /// # Errors
     /// What the script says.
     pub fn deny(&self, topic: &str, denied: Denied) -> Result<()> {
-        let command = match denied {
-            Denied::Yes => "deny",
-            Denied::No => "allow",
-        };
+        match denied {
+            Denied::Yes => self.run(&["deny", topic]),
+            Denied::No => self.run(&["allow", topic]),
+        }
+    }
+
+    /// Has the script do something with the running broker.
+    pub(super) fn run(&self, words: &[&str]) -> Result<()> {
         let output = Command::new(script())
-            .args([command, topic, "--dir"])
+            .args(words)
+            .arg("--dir")
             .arg(self.dir.path())
             .output()
             .context("could not run deploy/kafka/kafka")?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{command} {topic}: {said}");
+        ensure!(output.status.success(), "{words:?}: {said}");
         Ok(())
     }
 
@@ -210,6 +224,11 @@ impl TestBroker {
             .status()?;
         ensure!(status.success(), "no broker process {}", pid.trim());
         Ok(())
+    }
+
+    /// Its folder.
+    pub(super) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// `host:port`, as clients want it.

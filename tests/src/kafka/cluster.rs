@@ -20,7 +20,7 @@ pub struct TestBrokers {
 }
 
 impl TestBrokers {
-    /// Starts them.
+    /// Starts them in racks named by their numbers, each with a gate; leaders name replicas in a reader's rack.
     ///
     /// # Errors
     /// As [`TestBroker::start`].
@@ -30,6 +30,12 @@ impl TestBrokers {
         let member = |node| -> Result<TestBroker> {
             let mut broker = TestBroker::not_started()?;
             broker.member = Some(format!("{node}@{CLUSTER}:{ports}"));
+            let selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+            let more = broker.dir().join("more.properties");
+            let settings = format!("broker.rack={node}\nreplica.selector.class={selector}\n");
+            std::fs::write(&more, settings)?;
+            broker.more = vec!["--more".to_owned(), more.to_string_lossy().into_owned()];
+            broker.add_gate()?;
             Ok(broker)
         };
         let brokers = (1..=3).map(member).collect::<Result<Vec<_>>>()?;

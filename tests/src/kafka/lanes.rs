@@ -40,12 +40,26 @@ impl Lanes {
     /// # Errors
     /// The reader cannot be opened.
     pub fn open(brokers: &str, reader: KafkaReader, topic: &str, from: &[i64]) -> Result<Self> {
+        Self::open_with(brokers, reader, topic, from, Properties::default())
+    }
+
+    /// The same by a reader with properties of its own.
+    ///
+    /// # Errors
+    /// The reader cannot be opened.
+    pub fn open_with(
+        brokers: &str,
+        reader: KafkaReader,
+        topic: &str,
+        from: &[i64],
+        properties: Properties,
+    ) -> Result<Self> {
         let kind = SourceKind::Kafka(config::KafkaSource {
             brokers: brokers.to_owned(),
             topic: topic.to_owned(),
             start: StartAt::Earliest,
             reader,
-            properties: Properties::default(),
+            properties,
         });
         let name = topic.to_owned();
         let signal = Arc::default();

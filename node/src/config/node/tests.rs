@@ -145,9 +145,15 @@ fn what_is_fixed_is_refused_with_the_reason() {
 #[test]
 fn what_a_reader_does_not_know_is_refused_with_the_way_out() {
     refused(
+        "reader = \"librdkafka\", properties = { \"fetch.wait.max.ms\" = \"100\", \"sasl.password\"",
+        "properties = { \"ssl.key.password\"",
+        "\"ssl.key.password\": is not known to the direct reader; remove it, or set reader = \"librdkafka\"",
+    );
+    // Known, but without a meaning.
+    refused(
         "reader = \"librdkafka\", ",
         "",
-        "\"sasl.password\": is not known to the direct reader; remove it, or set reader = \"librdkafka\"",
+        "\"sasl.password\": has a meaning with SASL alone; set security.protocol",
     );
     refused(
         "reader = \"librdkafka\"",

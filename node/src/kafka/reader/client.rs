@@ -18,6 +18,7 @@ use super::errors::{Place, Verdict};
 use super::fetch::{Answer, Answered, Session, Terms, Wanted, read_fetch, write_fetch};
 use super::lane::{Lane, Taken};
 use super::messages::{Api, BrokerAddress, Leader, TopicId};
+use super::nearby::Nearby;
 use super::settings::Settings;
 use crate::kafka::source::KafkaSourceError;
 
@@ -36,6 +37,9 @@ pub(super) struct Client {
     /// Which topic is read; known before anything is fetched.
     pub(super) topic: RefCell<TopicId>,
     pub(super) leaders: RefCell<BTreeMap<i32, Leader>>,
+    pub(super) nearby: RefCell<Nearby>,
+    /// All that are known.
+    pub(super) brokers: RefCell<BTreeMap<i32, BrokerAddress>>,
     /// Partitions that are left alone until then.
     paused: RefCell<BTreeMap<i32, Instant>>,
     /// Partitions that an open transaction holds for long, and where, of which nobody has said whose it is.
@@ -53,6 +57,8 @@ impl Client {
             settings,
             topic: RefCell::default(),
             leaders: RefCell::default(),
+            nearby: RefCell::default(),
+            brokers: RefCell::default(),
             paused: RefCell::default(),
             held: RefCell::default(),
             stale: Notify::new(),
@@ -108,26 +114,28 @@ impl Client {
             }
             // Another one may lead by now.
             self.stale.notify_one();
+            if self.nearby.borrow_mut().lost(broker, Instant::now()) {
+                self.shared.changed.notify_waiters();
+            }
             sleep(wait).await;
             wait = (wait * 2).min(self.settings.back_off.1);
         }
     }
 
-    /// Lanes that never heard of the broker that leads them say so; the others wait, and their silence shows.
+    /// Lanes that never heard of the broker that leads them say so; the others wait, and their silence shows. Where it is
+    /// not silent but refuses us, all say so.
     fn tell_unreachable(&self, broker: i32, address: &BrokerAddress, error: &ConnectionError) {
         let BrokerAddress { host, port } = address;
-        let unreachable = KafkaSourceError::Unreachable {
-            topic: self.settings.topic.clone(),
-            brokers: format!("{host}:{port}, as broker {broker} says of itself"),
-            reason: error.reason(),
-        };
+        let brokers = format!("{host}:{port}, as broker {broker} says of itself");
+        let unreachable = error.of_source(&self.settings.topic, brokers);
+        let refused = error.is_refusal();
         let leaders = self.leaders.borrow();
         let leads = |partition| {
             leaders
                 .get(&partition)
                 .is_some_and(|it| it.broker == broker)
         };
-        let waits = |partition, lane: &Lane| leads(partition) && !lane.was_answered();
+        let waits = |partition, lane: &Lane| leads(partition) && (refused || !lane.was_answered());
         self.shared.fail(waits, &unreachable);
     }
 
@@ -149,6 +157,7 @@ impl Client {
                 max_wait_ms: max_wait.as_millis() as i32,
                 min_bytes: self.settings.min_bytes,
                 max_bytes: self.settings.max_bytes,
+                rack: self.rack(&wanted),
             };
             let asked = Instant::now();
             let write = |to: &mut _, version| write_fetch(to, version, &terms, &request);
@@ -160,7 +169,7 @@ impl Client {
                 Err(error) => return (answered, error),
             };
             if session.answered(answer.error, answer.session) {
-                self.take(&wanted, &answer, &bytes, asked);
+                self.take(broker, &wanted, &answer, &bytes, asked);
                 lost = 0;
             } else if is_forgotten(answer.error) && lost < 10 {
                 lost += 1;
@@ -198,6 +207,16 @@ impl Client {
         }
     }
 
+    /// Where we are, unless a leader must give some of these itself.
+    fn rack(&self, wanted: &BTreeMap<i32, Wanted>) -> &str {
+        let (mut nearby, now) = (self.nearby.borrow_mut(), Instant::now());
+        for (partition, _) in wanted.iter().filter(|(_, wanted)| !wanted.led) {
+            nearby.asking(*partition, now);
+        }
+        let is_shunned = wanted.keys().any(|at| nearby.is_shunned(*at, now));
+        if is_shunned { "" } else { &self.settings.rack }
+    }
+
     fn wanted(&self, broker: i32) -> (BTreeMap<i32, Wanted>, bool, Option<Instant>) {
         let leaders = self.leaders.borrow();
         let now = Instant::now();
@@ -205,15 +224,16 @@ impl Client {
         paused.retain(|_, until| *until > now);
         let mut wanted = BTreeMap::new();
         let mut starved = false;
+        let mut nearby = self.nearby.borrow_mut();
         let mut lanes = self.shared.lanes();
         for (&partition, lane) in &mut *lanes {
-            let leader = leaders
-                .get(&partition)
-                .filter(|leader| leader.broker == broker);
+            let asked = |leader: &&Leader| nearby.asked(partition, leader.broker, now) == broker;
+            let leader = leaders.get(&partition).filter(asked);
             let Some(leader) = leader.filter(|_| !paused.contains_key(&partition)) else {
                 continue;
             };
-            if let Some(of) = lane.wanted(self.settings.share, leader.epoch) {
+            let led = leader.broker == broker;
+            if let Some(of) = lane.wanted(self.settings.share, leader.epoch, led) {
                 wanted.insert(partition, of);
             }
             starved |= lane.starved;
@@ -221,7 +241,14 @@ impl Client {
         (wanted, starved, paused.values().min().copied())
     }
 
-    fn take(&self, wanted: &BTreeMap<i32, Wanted>, answer: &Answer, bytes: &Bytes, asked: Instant) {
+    fn take(
+        &self,
+        broker: i32,
+        wanted: &BTreeMap<i32, Wanted>,
+        answer: &Answer,
+        bytes: &Bytes,
+        asked: Instant,
+    ) {
         let mut news = false;
         let told = answer.partitions.iter();
         let told: BTreeMap<_, _> = told.map(|told| (told.partition, told)).collect();
@@ -230,6 +257,7 @@ impl Client {
             let Some(lane) = lanes.get_mut(&partition) else {
                 continue;
             };
+            self.note_replica(broker, partition, wanted, told.get(&partition).copied());
             let taken = match told.get(&partition) {
                 None => lane.unchanged(wanted, asked),
                 Some(answered) => self.take_one(lane, wanted, answered, bytes, asked),
@@ -254,6 +282,54 @@ impl Client {
         self.shared.answers().note(took);
         if news {
             self.shared.signal.raise();
+        }
+    }
+
+    /// Takes in whom a leader names, and whether who is not the leader has more.
+    fn note_replica(
+        &self,
+        broker: i32,
+        partition: i32,
+        wanted: &Wanted,
+        answered: Option<&Answered>,
+    ) {
+        let failed = answered.is_some_and(|it| it.error != 0 || it.diverging.is_some());
+        let (mut nearby, now) = (self.nearby.borrow_mut(), Instant::now());
+        let preferred = answered.and_then(|it| it.preferred);
+        let changed = match (wanted.led, failed) {
+            (true, true) => false,
+            (true, false) => {
+                let is_known = |it: &i32| *it != broker && self.brokers.borrow().contains_key(it);
+                let is_new = nearby.named(partition, preferred.filter(is_known), now);
+                if preferred.is_some_and(|it| !is_known(&it)) {
+                    nearby.failed(partition, now);
+                }
+                if is_new {
+                    let (topic, replica) = (&self.settings.topic, preferred);
+                    tracing::debug!(
+                        topic,
+                        partition,
+                        replica,
+                        "kafka partition is read from a replica nearby"
+                    );
+                }
+                if is_new || preferred.is_some_and(|it| !is_known(&it)) {
+                    // For its address, and that it is fetched from.
+                    self.stale.notify_one();
+                }
+                true
+            }
+            (false, true) => {
+                nearby.failed(partition, now);
+                true
+            }
+            (false, false) => {
+                let is_dry = answered.is_none_or(|it| it.records.is_empty());
+                nearby.answered(partition, broker, is_dry)
+            }
+        };
+        if changed && !self.settings.rack.is_empty() {
+            self.shared.changed.notify_waiters();
         }
     }
 
@@ -290,6 +366,10 @@ impl Client {
     ) -> Result<(), Option<KafkaSourceError>> {
         let partition = answered.partition;
         let place = self.place(partition, wanted.offset);
+        // What is wrong with the log is the leader's to say: it is asked next.
+        if !wanted.led && (answered.error != 0 || answered.diverging.is_some()) {
+            return Err(None);
+        }
         if let Some((epoch, end)) = answered.diverging {
             let (offset, had) = (wanted.offset, wanted.last_epoch);
             let reason = format!(

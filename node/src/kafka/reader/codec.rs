@@ -117,6 +117,21 @@ impl<'a> Cursor<'a> {
         self.text_or_none()?.ok_or(NULL)
     }
 
+    /// A text as old messages have it.
+    pub fn old_text(&mut self) -> Result<&'a str, Malformed> {
+        let length = usize::try_from(self.i16()?).map_err(|_| NULL)?;
+        std::str::from_utf8(self.take(length)?).map_err(|_| TEXT)
+    }
+
+    /// How many elements follow in an old message.
+    pub fn old_count(&mut self) -> Result<usize, Malformed> {
+        let count = usize::try_from(self.i32()?).unwrap_or(0);
+        if count > self.left() {
+            return Err(SHORT);
+        }
+        Ok(count)
+    }
+
     /// Where bytes lie in the whole message; empty if there are none.
     pub fn bytes(&mut self) -> Result<Range<usize>, Malformed> {
         let length = self.length()?.unwrap_or(0);
@@ -240,6 +255,9 @@ mod tests {
         assert_eq!(Cursor::new(&announced).bytes(), Err(SHORT));
         assert_eq!(Cursor::new(&announced).text(), Err(SHORT));
         assert_eq!(Cursor::new(&announced).skip_tags(), Err(SHORT));
+        assert_eq!(Cursor::new(&[0x7f, 0xff, 0, 0]).old_count(), Err(SHORT));
+        assert_eq!(Cursor::new(&[0x7f, 0xff, 0]).old_text(), Err(SHORT));
+        assert_eq!(Cursor::new(&[0xff, 0xff]).old_text(), Err(NULL));
         assert_eq!(Cursor::new(&[0xff; 5]).count(), Err(VARINT));
         assert_eq!(Cursor::new(&[0]).text(), Err(NULL));
         assert_eq!(Cursor::new(&[0]).text_or_none(), Ok(None));

@@ -20,6 +20,8 @@ pub struct Wanted {
     /// Of the record before `offset`; the broker says if its log has another one there. -1: unknown.
     pub last_epoch: i32,
     pub max_bytes: i32,
+    /// It is asked of its leader: what is said of the log's end counts.
+    pub led: bool,
 }
 
 /// What holds for all that is asked at once.
@@ -30,6 +32,8 @@ pub struct Terms<'a> {
     pub max_wait_ms: i32,
     pub min_bytes: i32,
     pub max_bytes: i32,
+    /// Where we are: a leader may name a replica that is nearer. Empty: it is to give the records itself.
+    pub rack: &'a str,
 }
 
 /// Writes a request.
@@ -62,8 +66,7 @@ pub fn write_fetch(to: &mut Writer, version: i16, terms: &Terms<'_>, request: &R
         }
         to.no_tags();
     }
-    // No rack: with one, a leader would send us to a follower, whose word of the end is none.
-    to.text("").no_tags();
+    to.text(terms.rack).no_tags();
 }
 
 /// What an answer says of one partition.
@@ -83,6 +86,8 @@ pub struct Answered {
     pub leader: Option<Leader>,
     /// Producers, and where their aborted transactions begin.
     pub aborted: Vec<(i64, i64)>,
+    /// Who is to be asked instead for the records, of which none are here then.
+    pub preferred: Option<i32>,
     /// Where record batches lie in the answer.
     pub records: Range<usize>,
 }
@@ -132,11 +137,8 @@ fn read_partition(cursor: &mut Cursor<'_>) -> Result<Answered, Malformed> {
             cursor.skip_tags()?;
             Ok(aborted)
         })?,
-        records: {
-            // Whom to ask instead: nobody, without a rack.
-            let _preferred = cursor.i32()?;
-            cursor.bytes()?
-        },
+        preferred: Some(cursor.i32()?).filter(|broker| *broker >= 0),
+        records: cursor.bytes()?,
     };
     let (diverging, leader) = (&mut answered.diverging, &mut answered.leader);
     cursor.tags(|tag, mut cursor| {
@@ -241,6 +243,7 @@ mod tests {
             leader_epoch: 4,
             last_epoch: -1,
             max_bytes: 1000,
+            led: true,
         };
         of.iter()
             .map(|&(at, offset)| (at, wanted(offset)))
@@ -329,6 +332,7 @@ mod tests {
                 (100, 90, 2)
             );
             assert_eq!(of.aborted, [(4000, 80)]);
+            assert_eq!(of.preferred, Some(2));
             assert_eq!(of.diverging, Some((3, 50)));
             assert_eq!(
                 of.leader,

@@ -90,6 +90,8 @@ struct Seen {
     high_watermark: i64,
     last_stable: i64,
     asked: Instant,
+    /// The leader's.
+    epoch: i32,
 }
 
 /// What came of an answer.
@@ -118,6 +120,9 @@ pub(super) struct Lane {
     /// All below was given out.
     position: i64,
     seen: Option<Seen>,
+    /// A replica that is not the leader had the record before this offset too, in this epoch. `None`: the leader itself was
+    /// asked.
+    checked: Option<(i64, i32)>,
     failed: Option<KafkaSourceError>,
     /// As agreed; empty: it is not compared.
     pub(super) identity: String,
@@ -138,6 +143,7 @@ impl Lane {
             starved: false,
             position: start,
             seen: None,
+            checked: None,
             failed: None,
             identity: identity.to_owned(),
             identified: false,
@@ -170,8 +176,8 @@ impl Lane {
         self.fetch
     }
 
-    /// What is to be asked of its leader, if there is room: less than `share` bytes wait to be read.
-    pub(super) fn wanted(&mut self, share: usize, leader_epoch: i32) -> Option<Wanted> {
+    /// What is to be asked, of its leader or another replica, if there is room: less than `share` bytes wait to be read.
+    pub(super) fn wanted(&mut self, share: usize, leader_epoch: i32, led: bool) -> Option<Wanted> {
         if self.failed.is_some() || !self.identified {
             return None;
         }
@@ -183,6 +189,7 @@ impl Lane {
             leader_epoch,
             last_epoch: self.last_epoch,
             max_bytes: max_bytes as i32,
+            led,
         })
     }
 
@@ -209,10 +216,25 @@ impl Lane {
             (self.fetch, self.last_epoch) = (extent.next, extent.epoch);
             taken = Taken::Records;
         }
+        if !wanted.led {
+            self.checked = Some((self.fetch, wanted.leader_epoch));
+            return Ok(taken);
+        }
+        match answered.preferred {
+            None => self.checked = None,
+            // A leader that names another did not compare its log with what was read: somebody must have.
+            Some(_) => {
+                let is_checked = self.checked == Some((self.fetch, wanted.leader_epoch));
+                if answered.high_watermark <= self.fetch && !is_checked {
+                    return Ok(taken);
+                }
+            }
+        }
         self.seen = Some(Seen {
             high_watermark: answered.high_watermark,
             last_stable: answered.last_stable,
             asked,
+            epoch: wanted.leader_epoch,
         });
         Ok(match self.hold(asked) {
             true => Taken::Held,
@@ -220,10 +242,14 @@ impl Lane {
         })
     }
 
-    /// The leader has answered a question about the lane, and had nothing to tell: all is as it was.
+    /// A question about the lane was answered, and there was nothing to tell: all is as it was.
     pub(super) fn unchanged(&mut self, wanted: &Wanted, asked: Instant) -> Taken {
-        if let Some(seen) = self.seen.as_mut().filter(|_| wanted.offset == self.fetch) {
-            seen.asked = asked;
+        if wanted.offset != self.fetch {
+            return Taken::Nothing;
+        }
+        self.checked = (!wanted.led).then_some((self.fetch, wanted.leader_epoch));
+        if let Some(seen) = self.seen.as_mut().filter(|_| wanted.led) {
+            (seen.asked, seen.epoch) = (asked, wanted.leader_epoch);
             if self.hold(asked) {
                 return Taken::Held;
             }
@@ -279,7 +305,9 @@ impl Lane {
         let seen = self.fresh(now)?;
         let at_end =
             self.failed.is_none() && self.is_read() && self.position >= seen.high_watermark;
-        at_end.then_some(self.position)
+        // What is read from a replica is the leader's log only in the same epoch.
+        let is_its = self.checked.is_none_or(|(_, epoch)| epoch == seen.epoch);
+        (at_end && is_its).then_some(self.position)
     }
 
     pub(super) fn log_end(&self, now: Instant) -> Option<i64> {

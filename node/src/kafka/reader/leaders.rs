@@ -13,7 +13,7 @@ use super::messages::{
     Api, BrokerAddress, Metadata, OpenTransaction, TopicId, read_describe_producers, read_metadata,
     write_describe_producers, write_metadata,
 };
-use crate::kafka::source::{KafkaSourceError, TopicIdentity};
+use crate::kafka::source::TopicIdentity;
 
 /// Not more often than that.
 const REST: Duration = Duration::from_millis(20);
@@ -118,11 +118,7 @@ impl Finder {
         if since.elapsed() < PATIENCE {
             return;
         }
-        let unreachable = KafkaSourceError::Unreachable {
-            topic: settings.topic.clone(),
-            brokers: settings.brokers.clone(),
-            reason: error.reason(),
-        };
+        let unreachable = error.of_source(&settings.topic, settings.brokers.clone());
         let shared = &self.client.shared;
         shared.fail(|_, lane| !lane.identified, &unreachable);
     }
@@ -148,12 +144,14 @@ impl Finder {
         *self.client.topic.borrow_mut() = found.topic;
         self.compare(&identity);
         self.brokers.clone_from(&found.brokers);
+        self.client.brokers.borrow_mut().clone_from(&found.brokers);
         let settled = self.lead(&found);
-        let leaders = self.client.leaders.borrow();
+        let (leaders, nearby) = (self.client.leaders.borrow(), self.client.nearby.borrow());
         let used = leaders.values().map(|leader| leader.broker);
+        let used = used.chain(nearby.brokers());
         let used = used.filter_map(|id| Some((id, found.brokers.get(&id)?.clone())));
         let used = used.collect();
-        drop(leaders);
+        drop((leaders, nearby));
         self.client.fetch_from(&used);
         self.client.shared.changed.notify_waiters();
         settled
@@ -197,6 +195,8 @@ impl Finder {
             .leaders
             .borrow_mut()
             .retain(|partition, _| partitions.contains(partition));
+        let is_read = |partition| partitions.contains(&partition);
+        self.client.nearby.borrow_mut().retain(is_read);
         let mut settled = true;
         for partition in partitions {
             match found.partitions.get(&partition) {

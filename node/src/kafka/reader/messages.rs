@@ -12,7 +12,9 @@ use super::codec::{Cursor, Malformed, Writer};
 pub enum Api {
     Fetch,
     Metadata,
+    SaslHandshake,
     Versions,
+    SaslAuthenticate,
     DescribeProducers,
 }
 
@@ -21,7 +23,9 @@ impl Api {
         match self {
             Self::Fetch => 1,
             Self::Metadata => 3,
+            Self::SaslHandshake => 17,
             Self::Versions => 18,
+            Self::SaslAuthenticate => 36,
             Self::DescribeProducers => 61,
         }
     }
@@ -31,14 +35,21 @@ impl Api {
         match self {
             Self::Fetch => (12, 13),
             Self::Metadata => (10, 12),
+            Self::SaslHandshake => (1, 1),
             Self::Versions => (3, 3),
+            Self::SaslAuthenticate => (2, 2),
             Self::DescribeProducers => (0, 0),
         }
     }
 
-    /// Whether an answer's head ends with tagged fields. The one to the first question must be readable by whoever asks.
+    /// Whether a question's head ends with tagged fields: not where a message is older than they are.
+    pub const fn asks_with_tags(self) -> bool {
+        !matches!(self, Self::SaslHandshake)
+    }
+
+    /// Whether an answer's head does. The one to the first question must be readable by whoever asks.
     pub const fn answers_with_tags(self) -> bool {
-        !matches!(self, Self::Versions)
+        !matches!(self, Self::SaslHandshake | Self::Versions)
     }
 }
 
@@ -80,6 +91,52 @@ impl Spoken {
     fn of(api: Api, least: i16, most: i16) -> Self {
         Self(BTreeMap::from([(api.key(), (least, most))]))
     }
+}
+
+/// Asks to authenticate by that mechanism, at first or again.
+pub fn write_sasl_handshake(to: &mut Writer, mechanism: &str) {
+    to.old_text(mechanism);
+}
+
+/// Reads the answer: Kafka's code, 0: none; which mechanisms the broker offers.
+pub fn read_sasl_handshake(bytes: &[u8]) -> Result<(i16, Vec<String>), Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    let error = cursor.i16()?;
+    let mut offered = Vec::new();
+    for _ in 0..cursor.old_count()? {
+        offered.push(cursor.old_text()?.to_owned());
+    }
+    Ok((error, offered))
+}
+
+/// What a broker says to a step of an authentication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated<'a> {
+    /// Kafka's code, 0: none.
+    pub error: i16,
+    pub message: Option<&'a str>,
+    /// The mechanism's own message.
+    pub said: &'a [u8],
+    /// After how many milliseconds the broker wants it again; 0: never.
+    pub lifetime_ms: i64,
+}
+
+/// One step of an authentication: the mechanism's own message.
+pub fn write_sasl_authenticate(to: &mut Writer, message: &[u8]) {
+    to.bytes(message).no_tags();
+}
+
+pub fn read_sasl_authenticate(bytes: &[u8]) -> Result<Authenticated<'_>, Malformed> {
+    let mut cursor = Cursor::new(bytes);
+    let error = cursor.i16()?;
+    let message = cursor.text_or_none()?;
+    let said = cursor.bytes()?;
+    Ok(Authenticated {
+        error,
+        message,
+        said: &bytes[said],
+        lifetime_ms: cursor.i64()?,
+    })
 }
 
 /// A topic's id.
@@ -246,6 +303,30 @@ mod tests {
         assert_eq!(speaks(0, 11), None);
         assert_eq!(speaks(14, 20), None);
         assert_eq!(Spoken::default().version(Api::Fetch), None);
+    }
+
+    #[test]
+    fn an_authentications_messages_are_as_kafka_describes_them() {
+        let mut asked = Writer::default();
+        write_sasl_handshake(&mut asked, "PLAIN");
+        assert_eq!(asked.0, b"\0\x05PLAIN");
+        let answer = b"\0\x21\0\0\0\x02\0\x05PLAIN\0\x0dSCRAM-SHA-256";
+        let offered = vec!["PLAIN".to_owned(), "SCRAM-SHA-256".to_owned()];
+        assert_eq!(read_sasl_handshake(answer), Ok((33, offered)));
+        let mut asked = Writer::default();
+        write_sasl_authenticate(&mut asked, b"\0me\0pass");
+        assert_eq!(asked.0, b"\x09\0me\0pass\0");
+        let answer = b"\0\x3a\x03no\x04v=x\0\0\0\0\0\0\x0b\xb8\0";
+        let expected = Authenticated {
+            error: 58,
+            message: Some("no"),
+            said: b"v=x",
+            lifetime_ms: 3000,
+        };
+        assert_eq!(read_sasl_authenticate(answer), Ok(expected));
+        for length in 0..answer.len() - 1 {
+            assert!(read_sasl_authenticate(&answer[..length]).is_err());
+        }
     }
 
     #[test]

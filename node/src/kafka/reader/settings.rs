@@ -1,9 +1,11 @@
 //! What users may set of the direct reader: by librdkafka's names, as far as it has them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::messages::BrokerAddress;
 use crate::kafka::properties::{fixed_for_sources, is_fixed};
+use crate::kafka::security::{self, Security};
 use crate::kafka::source::{KafkaSourceConfig, KafkaSourceError};
 
 /// Kafka's port, where none is given.
@@ -20,6 +22,9 @@ pub struct Settings {
     /// Bytes of one lane that may wait to be read.
     pub share: usize,
     pub client_id: String,
+    /// Where we are, as brokers call it; empty: nowhere.
+    pub rack: String,
+    pub security: Arc<Security>,
     /// How long the broker holds a question when there is nothing: also how late a lane is seen to be at its end.
     pub max_wait: Duration,
     pub min_bytes: i32,
@@ -40,6 +45,8 @@ impl Default for Settings {
             brokers: String::new(),
             share: 256 << 10,
             client_id: "unisono".to_owned(),
+            rack: String::new(),
+            security: Arc::default(),
             max_wait: Duration::from_millis(50),
             min_bytes: 1,
             max_bytes: 8 << 20,
@@ -70,16 +77,35 @@ impl Settings {
             share: config.read_ahead.max(256 << 10),
             ..Self::default()
         };
-        for (name, value) in &config.properties {
-            let set = settings.set(name, value);
-            set.map_err(|reason| refused(name, reason))?;
-        }
+        let properties = config.properties.iter();
+        let properties = properties.map(|(name, value)| (name.as_str(), value.as_str()));
+        let set = settings.set_all(properties);
+        set.map_err(|(name, reason)| refused(&name, reason))?;
         Ok(settings)
+    }
+
+    fn set_all<'a>(
+        &mut self,
+        properties: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(), (String, String)> {
+        let mut security = security::Properties::default();
+        for (name, value) in properties {
+            let set = match security.set(name, value) {
+                Some(set) => set,
+                None => self.set(name, value),
+            };
+            set.map_err(|reason| (name.to_owned(), reason))?;
+        }
+        let security = security.finish();
+        let security = security.map_err(|(name, reason)| (name.to_owned(), reason))?;
+        self.security = Arc::new(security);
+        Ok(())
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "client.id" => self.client_id = value.to_owned(),
+            "client.rack" => self.rack = value.to_owned(),
             "fetch.wait.max.ms" => self.max_wait = millis(value, 1, 1000)?,
             "fetch.min.bytes" => self.min_bytes = number(value, 1, 100 << 20)?,
             "fetch.max.bytes" => self.max_bytes = number(value, 64 << 10, 100 << 20)?,
@@ -92,7 +118,6 @@ impl Settings {
             "topic.metadata.refresh.interval.ms" | "metadata.max.age.ms" => {
                 self.refresh = millis(value, 100, 3_600_000)?;
             }
-            "security.protocol" if value.eq_ignore_ascii_case("plaintext") => {}
             _ => return Err(not_known(name)),
         }
         Ok(())
@@ -102,7 +127,17 @@ impl Settings {
 /// Why a property cannot be set, if so.
 #[must_use]
 pub fn refusal(name: &str, value: &str) -> Option<String> {
-    Settings::default().set(name, value).err()
+    let set = security::Properties::default().set(name, value);
+    set.unwrap_or_else(|| Settings::default().set(name, value))
+        .err()
+}
+
+/// Which of properties that can be set each by itself does not fit the others, and why.
+#[must_use]
+pub fn misfit<'a>(
+    properties: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Option<(String, String)> {
+    Settings::default().set_all(properties).err()
 }
 
 fn not_known(name: &str) -> String {
@@ -203,7 +238,31 @@ mod tests {
         assert!(refused.contains("reader = \"librdkafka\""), "{refused}");
         let fixed = read("a:1", &[("isolation.level", "read_uncommitted")]).unwrap_err();
         assert!(fixed.contains("is fixed (read_committed"), "{fixed}");
+        let encrypted = read("a:1", &[("ssl.key.password", "x")]).unwrap_err();
+        assert!(encrypted.contains("reader = \"librdkafka\""), "{encrypted}");
         let wrong = read("a:1", &[("fetch.wait.max.ms", "soon")]).unwrap_err();
         assert!(wrong.contains("must be a number from 1 to 1000"), "{wrong}");
+    }
+
+    #[test]
+    fn what_secures_a_connection_is_read_as_a_whole() {
+        let sasl = [
+            ("security.protocol", "SASL_SSL"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.username", "me"),
+            ("sasl.password", "hunter2"),
+            ("client.id", "x"),
+        ];
+        let set = read("a:1", &sasl).unwrap();
+        assert!(set.security.tls.is_some() && set.security.sasl.is_some());
+        assert_eq!(set.client_id, "x");
+        assert!(!format!("{set:?}").contains("hunter2"), "{set:?}");
+        let lacks = read("a:1", &sasl[..3]).unwrap_err();
+        assert!(
+            lacks.contains("property sasl.password: is needed"),
+            "{lacks}"
+        );
+        assert_eq!(misfit(sasl.into_iter()), None);
+        assert!(misfit(sasl[..2].iter().copied()).is_some());
     }
 }

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
 use super::error::{KafkaSourceError, Place};
 use crate::kafka::properties::Role;
-use crate::kafka::{Refused, client, refused};
+use crate::kafka::{Clients, Refused, client, refused};
 
 /// What a Kafka source reads, and from where.
 #[derive(Clone)]
@@ -58,7 +57,7 @@ fn queue_sizes(share: usize) -> [(&'static str, String); 4] {
 
 impl KafkaSourceConfig {
     /// The client that reads.
-    pub(super) fn reader(&self) -> Result<ClientConfig, KafkaSourceError> {
+    pub(super) fn reader(&self) -> Result<Clients, KafkaSourceError> {
         let sizes = queue_sizes(self.read_ahead);
         let config = client(Role::Source, &self.brokers, &sizes, &self.properties);
         let mut config = config.map_err(|refused| self.refusal(refused))?;
@@ -74,7 +73,7 @@ impl KafkaSourceConfig {
     }
 
     /// The client that asks for the ends of the lanes: of all that was appended, committed or not.
-    pub(super) fn watcher(&self) -> Result<ClientConfig, KafkaSourceError> {
+    pub(super) fn watcher(&self) -> Result<Clients, KafkaSourceError> {
         client(Role::Watcher, &self.brokers, &[], &self.properties)
             .map_err(|refused| self.refusal(refused))
     }

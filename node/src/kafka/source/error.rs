@@ -27,6 +27,14 @@ pub enum KafkaSourceError {
         brokers: String,
         reason: String,
     },
+    /// Who answers does not admit this client, or is not believed to be the broker. Retry: a password or a certificate may be
+    /// put right.
+    #[error("kafka source {topic}: {brokers} cannot be read from: {reason}")]
+    Refused {
+        topic: String,
+        brokers: String,
+        reason: String,
+    },
     /// The broker has no such topic or partition. At the start: wait for it or give up; while reading: stop the feed.
     #[error(
         "kafka source {topic}: the broker at {brokers} has no such topic or partition; create it"
@@ -92,6 +100,20 @@ pub enum KafkaSourceError {
         offset: i64,
         reason: String,
     },
+}
+
+impl KafkaSourceError {
+    /// The same, for the reason that the brokers do not admit this client, if there is one.
+    pub(super) fn because(self, refusal: Option<String>) -> Self {
+        match (self, refusal) {
+            (Self::Unreachable { topic, brokers, .. }, Some(reason)) => Self::Refused {
+                topic,
+                brokers,
+                reason,
+            },
+            (error, _) => error,
+        }
+    }
 }
 
 /// Where an error came up: what messages name.

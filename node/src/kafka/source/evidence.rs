@@ -87,7 +87,7 @@ impl Watched {
 impl Evidence {
     /// Starts the thread; it ends soon after the value is dropped.
     pub(super) fn start(
-        consumer: BaseConsumer<ClientEvents>,
+        consumer: Arc<BaseConsumer<ClientEvents>>,
         topic: &str,
         signal: Arc<Signal>,
     ) -> std::io::Result<Self> {

@@ -11,7 +11,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use super::identity::{Identified, Identifying, TopicIdentity};
 use super::{KafkaSourceConfig, KafkaSourceError};
 use crate::kafka::block_on;
-use crate::kafka::context::ClientEvents;
+use crate::kafka::context::{ClientEvents, serve};
 
 /// Asks about one topic, on a connection of its own.
 pub struct KafkaTopic {
@@ -26,14 +26,14 @@ impl KafkaTopic {
     /// [`KafkaSourceError::Property`] if the configuration is wrong.
     pub fn connect(config: &KafkaSourceConfig) -> Result<Self, KafkaSourceError> {
         // Where a reader would come to: an open transaction and what follows it do not count.
-        let client = config
-            .watcher()?
-            .set("isolation.level", "read_committed")
+        let mut clients = config.watcher()?;
+        clients.set("isolation.level", "read_committed");
+        let client: BaseConsumer<ClientEvents> = clients
             .create_with_context(ClientEvents::new(&config.topic))
             .map_err(|error| config.refused(&error))?;
         Ok(Self {
             config: config.clone(),
-            client: Arc::new(client),
+            client: clients.keep(client),
         })
     }
 
@@ -42,13 +42,17 @@ impl KafkaTopic {
     /// # Errors
     /// [`KafkaSourceError::Unreachable`] or [`KafkaSourceError::TopicMissing`].
     pub fn partitions(&self, timeout: Duration) -> Result<Vec<i32>, KafkaSourceError> {
-        // Serves log lines and errors, which would otherwise pile up.
-        while self.client.poll(Duration::ZERO).is_some() {}
+        serve(&self.client);
         let place = self.config.place(0, 0);
-        let metadata = self
+        let asked = self
             .client
-            .fetch_metadata(Some(&self.config.topic), timeout)
-            .map_err(|error| place.classify_call(&error))?;
+            .fetch_metadata(Some(&self.config.topic), timeout);
+        let metadata = asked.map_err(|error| {
+            serve(&self.client);
+            let refusal = self.client.context().refusal();
+            place.classify_call(&error).because(refusal)
+        })?;
+        self.client.context().admitted();
         let topic = metadata
             .topics()
             .iter()
@@ -106,11 +110,11 @@ impl KafkaTopic {
     /// [`KafkaSourceError::Compacted`], or [`KafkaSourceError::Property`].
     pub fn refuse_compaction(&self, timeout: Duration) -> Result<(), KafkaSourceError> {
         let topic = &self.config.topic;
-        let admin: AdminClient<DefaultClientContext> = self
-            .config
-            .watcher()?
+        let clients = self.config.watcher()?;
+        let admin: AdminClient<DefaultClientContext> = clients
             .create()
             .map_err(|error| self.config.refused(&error))?;
+        let admin = clients.keep(admin);
         let options = AdminOptions::new().request_timeout(Some(timeout));
         let asked = [ResourceSpecifier::Topic(topic)];
         let deadline = Instant::now() + timeout;

@@ -23,7 +23,7 @@ pub use error::SinkError;
 
 use super::{Bounds, Fate, Frontier, PublishError, PublishRow, Sink};
 use crate::config::{SinkConfig, SinkKind};
-use crate::kafka::context::ClientEvents;
+use crate::kafka::context::{ClientEvents, serve};
 use crate::threads::test_death_in_transaction;
 use error::{foreign, is_fenced, is_refused, is_too_large};
 use fence::Pace;
@@ -49,7 +49,7 @@ const CALM: Duration = Duration::from_secs(2);
 /// Publishes to a topic. Blocking; made for one thread. Not acquired at first.
 pub struct KafkaSink {
     config: KafkaSinkConfig,
-    reader: BaseConsumer<ClientEvents>,
+    reader: Arc<BaseConsumer<ClientEvents>>,
     pool: Pool,
     active: Option<Handle>,
     /// When another publisher fenced this one, if it has not published since.
@@ -67,10 +67,11 @@ impl KafkaSink {
     /// What is wrong with the configuration, the broker or a topic.
     pub fn connect(config: &KafkaSinkConfig) -> Result<Self, SinkError> {
         let producer = config.producer()?;
-        let reader: BaseConsumer<ClientEvents> = config
-            .reader()?
+        let clients = config.reader()?;
+        let reader: BaseConsumer<ClientEvents> = clients
             .create_with_context(ClientEvents::new(&config.frontier_topic))
             .map_err(|error| config.refused(&error))?;
+        let reader = clients.keep(reader);
         topics::ensure(config, &reader)?;
         let offsets = Arc::default();
         let pool = Pool::new(producer, &config.topic, &offsets);
@@ -467,7 +468,7 @@ impl Sink for KafkaSink {
     fn keep_warm(&mut self) {
         self.pool.keep_warm();
         // Serves what librdkafka has to tell; nothing is assigned, so no record can come.
-        let _ = self.reader.poll(Duration::ZERO);
+        serve(&self.reader);
     }
 
     fn fenced_at(&self) -> Option<Instant> {

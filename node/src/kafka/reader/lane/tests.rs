@@ -41,6 +41,21 @@ struct Bench {
     now: Instant,
 }
 
+fn answered(stable: i64, high: i64, preferred: Option<i32>) -> Answered {
+    Answered {
+        partition: 0,
+        error: 0,
+        high_watermark: high,
+        last_stable: stable,
+        log_start: 0,
+        diverging: None,
+        leader: None,
+        aborted: Vec::new(),
+        preferred,
+        records: 0..0,
+    }
+}
+
 impl Bench {
     fn new() -> Self {
         let now = Instant::now();
@@ -50,21 +65,23 @@ impl Bench {
     }
 
     fn wanted(&mut self) -> Wanted {
-        self.lane.wanted(SHARE, 4).unwrap()
+        self.lane.wanted(SHARE, 4, true).unwrap()
+    }
+
+    /// Of a replica that is not the leader, or of the leader that names it.
+    fn wanted_of(&mut self, epoch: i32, led: bool) -> Wanted {
+        self.lane.wanted(SHARE, epoch, led).unwrap()
+    }
+
+    /// A leader that names another.
+    fn name(&mut self, wanted: Wanted, high: i64) -> Taken {
+        let answered = answered(high, high, Some(2));
+        let taken = self.lane.take(&wanted, &answered, Bytes::new(), self.now);
+        taken.unwrap()
     }
 
     fn answer(&mut self, wanted: Wanted, records: Bytes, stable: i64, high: i64) -> Taken {
-        let answered = Answered {
-            partition: 0,
-            error: 0,
-            high_watermark: high,
-            last_stable: stable,
-            log_start: 0,
-            diverging: None,
-            leader: None,
-            aborted: Vec::new(),
-            records: 0..0,
-        };
+        let answered = answered(stable, high, None);
         let asked = self.now;
         self.lane.take(&wanted, &answered, records, asked).unwrap()
     }
@@ -162,7 +179,7 @@ fn a_lane_that_is_full_is_fetched_again_when_half_of_it_was_read() {
         let wanted = bench.wanted();
         assert_eq!(bench.answer(wanted, large(at), 99, 99), Taken::Records);
     }
-    assert_eq!(bench.lane.wanted(SHARE, 4), None);
+    assert_eq!(bench.lane.wanted(SHARE, 4, true), None);
     assert!(bench.lane.starved);
     for room in [false, true] {
         let (mut chunk, from) = bench.lane.lend().unwrap().unwrap();
@@ -170,7 +187,7 @@ fn a_lane_that_is_full_is_fetched_again_when_half_of_it_was_read() {
         chunk.read(from, 9, &mut decompressor, &mut to).1.unwrap();
         assert_eq!(bench.lane.give_back(chunk, SHARE), room);
     }
-    assert!(!bench.lane.starved && bench.lane.wanted(SHARE, 4).is_some());
+    assert!(!bench.lane.starved && bench.lane.wanted(SHARE, 4, true).is_some());
 }
 
 #[test]
@@ -184,7 +201,7 @@ fn a_lane_that_failed_gives_what_came_before_and_then_the_error() {
     };
     bench.lane.fail(error("first"));
     bench.lane.fail(error("second"));
-    assert_eq!(bench.lane.wanted(SHARE, 4), None);
+    assert_eq!(bench.lane.wanted(SHARE, 4, true), None);
     let mut to = Offsets::default();
     let (mut chunk, from) = bench.lane.lend().unwrap().unwrap();
     chunk
@@ -195,4 +212,51 @@ fn a_lane_that_failed_gives_what_came_before_and_then_the_error() {
     assert_eq!(to.found, [11, 12, 13, 14, 15]);
     assert_eq!(bench.lane.lend().unwrap_err(), error("first"));
     assert_eq!(bench.lane.at_end(bench.now), None);
+}
+
+#[test]
+fn the_end_is_the_leaders_to_tell_though_another_gives_the_records() {
+    let mut bench = Bench::new();
+    let leader = bench.wanted_of(4, true);
+    bench.name(leader, 16);
+    assert!(bench.lane.was_answered());
+    let replica = bench.wanted_of(4, false);
+    assert_eq!(bench.answer(replica, records(), 16, 16), Taken::Records);
+    assert_eq!(bench.read(9), [11, 12, 13, 14, 15]);
+    // It had been said already where the log ends.
+    assert_eq!(bench.lane.at_end(bench.now), Some(16));
+    bench.now += MS * 2000;
+    let replica = bench.wanted_of(4, false);
+    bench.answer(replica, Bytes::new(), 16, 16);
+    bench.lane.unchanged(&replica, bench.now);
+    assert_eq!(bench.lane.at_end(bench.now), None, "not by its word");
+    let leader = bench.wanted_of(4, true);
+    bench.name(leader, 17);
+    assert_eq!(bench.lane.at_end(bench.now), None, "it lags");
+    bench.name(leader, 16);
+    assert_eq!(bench.lane.at_end(bench.now), Some(16));
+}
+
+#[test]
+fn a_leader_that_names_another_did_not_look_at_what_was_read() {
+    let mut bench = Bench::new();
+    let leader = bench.wanted_of(4, true);
+    bench.name(leader, 11);
+    assert_eq!(bench.lane.at_end(bench.now), None, "nobody compared");
+    let replica = bench.wanted_of(4, false);
+    bench.answer(replica, Bytes::new(), 11, 11);
+    bench.name(leader, 11);
+    assert_eq!(bench.lane.at_end(bench.now), Some(11));
+    // Another one leads; the replica may have followed the one before.
+    let leader = bench.wanted_of(5, true);
+    bench.name(leader, 11);
+    let replica = bench.wanted_of(5, false);
+    bench.lane.unchanged(&replica, bench.now);
+    assert_eq!(bench.lane.at_end(bench.now), None);
+    bench.name(leader, 11);
+    assert_eq!(bench.lane.at_end(bench.now), Some(11));
+    // One that gives the records itself compares.
+    let leader = bench.wanted_of(6, true);
+    bench.answer(leader, Bytes::new(), 11, 11);
+    assert_eq!(bench.lane.at_end(bench.now), Some(11));
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 
 use super::error::SinkError;
 use crate::kafka::properties::Role;
-use crate::kafka::{Refused, client, refused};
+use crate::kafka::{Clients, Refused, client, refused};
 
 /// Where rows are published.
 #[derive(Clone)]
@@ -46,23 +45,23 @@ impl fmt::Debug for KafkaSinkConfig {
 
 impl KafkaSinkConfig {
     /// The client that publishes.
-    pub(super) fn producer(&self) -> Result<ClientConfig, SinkError> {
+    pub(super) fn producer(&self) -> Result<Clients, SinkError> {
         let mut config = self.client(Role::Publisher)?;
         config.set("transactional.id", &self.transactional_id);
         Ok(config)
     }
 
     /// The client that reads the frontier back.
-    pub(super) fn reader(&self) -> Result<ClientConfig, SinkError> {
+    pub(super) fn reader(&self) -> Result<Clients, SinkError> {
         self.client(Role::Readback)
     }
 
     /// The client that creates topics.
-    pub(super) fn admin(&self) -> Result<ClientConfig, SinkError> {
+    pub(super) fn admin(&self) -> Result<Clients, SinkError> {
         self.client(Role::Admin)
     }
 
-    fn client(&self, role: Role) -> Result<ClientConfig, SinkError> {
+    fn client(&self, role: Role) -> Result<Clients, SinkError> {
         client(role, &self.brokers, &[], &self.properties).map_err(|refused| self.property(refused))
     }
 
@@ -78,11 +77,20 @@ impl KafkaSinkConfig {
         }
     }
 
-    pub(super) fn unreachable(&self, error: &KafkaError) -> SinkError {
-        SinkError::Unreachable {
-            topic: self.topic.clone(),
-            brokers: self.brokers.clone(),
-            reason: error.to_string(),
+    /// No broker answers, or all refuse for that reason.
+    pub(super) fn unreachable(&self, error: &KafkaError, refusal: Option<String>) -> SinkError {
+        let (topic, brokers) = (self.topic.clone(), self.brokers.clone());
+        match refusal {
+            Some(reason) => SinkError::Refused {
+                topic,
+                brokers,
+                reason,
+            },
+            None => SinkError::Unreachable {
+                topic,
+                brokers,
+                reason: error.to_string(),
+            },
         }
     }
 }

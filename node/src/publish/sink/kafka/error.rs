@@ -23,6 +23,14 @@ pub enum SinkError {
         brokers: String,
         reason: String,
     },
+    /// Who answers does not admit this client, or is not believed to be the broker. Retry: a password or a certificate may be
+    /// put right.
+    #[error("kafka sink {topic}: {brokers} cannot be written to: {reason}")]
+    Refused {
+        topic: String,
+        brokers: String,
+        reason: String,
+    },
     /// The broker refuses the topic, or it is not fit. An operator must act; do not retry.
     #[error("kafka sink: topic {topic}: {reason}")]
     Topic { topic: String, reason: String },

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientConfig;
 use rdkafka::ClientContext;
 use rdkafka::Message;
 use rdkafka::config::RDKafkaLogLevel;
@@ -13,6 +12,7 @@ use rdkafka::producer::{BaseProducer, DeliveryResult, Producer, ProducerContext}
 
 use super::error::{is_fence, is_fenced, is_too_large};
 use super::offsets::Offsets;
+use crate::kafka::Clients;
 use crate::threads::{Role, lock, spawn};
 
 const SPARE: usize = 3;
@@ -70,14 +70,14 @@ impl ProducerContext for Deliveries {
 
 /// A producer with the sink's transactional id.
 pub(super) struct Handle {
-    pub(super) producer: BaseProducer<Deliveries>,
+    pub(super) producer: Arc<BaseProducer<Deliveries>>,
     born: Instant,
 }
 
 impl Handle {
     /// Connects, and learns where the topic's partitions are. Touches no transaction.
     pub(super) fn connect(
-        config: &ClientConfig,
+        clients: &Clients,
         topic: &str,
         offsets: &Arc<Offsets>,
     ) -> KafkaResult<Self> {
@@ -85,7 +85,8 @@ impl Handle {
             offsets: Arc::clone(offsets),
             ..Deliveries::default()
         };
-        let producer: BaseProducer<Deliveries> = config.create_with_context(deliveries)?;
+        let producer: BaseProducer<Deliveries> = clients.create_with_context(deliveries)?;
+        let producer = clients.keep(producer);
         producer
             .client()
             .fetch_metadata(Some(topic), CONNECT_WITHIN)?;
@@ -124,7 +125,7 @@ impl Handle {
 /// without disturbing the one that publishes.
 #[derive(Clone)]
 pub(super) struct Pool {
-    config: Arc<ClientConfig>,
+    clients: Arc<Clients>,
     topic: Arc<str>,
     spare: Arc<Mutex<Vec<Handle>>>,
     filling: Arc<AtomicBool>,
@@ -132,9 +133,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(config: ClientConfig, topic: &str, offsets: &Arc<Offsets>) -> Self {
+    pub(super) fn new(clients: Clients, topic: &str, offsets: &Arc<Offsets>) -> Self {
         Self {
-            config: Arc::new(config),
+            clients: Arc::new(clients),
             topic: topic.into(),
             spare: Arc::default(),
             filling: Arc::default(),
@@ -169,7 +170,7 @@ impl Pool {
 
     fn fill(&self) {
         while lock(&self.spare).len() < SPARE {
-            match Handle::connect(&self.config, &self.topic, &self.offsets) {
+            match Handle::connect(&self.clients, &self.topic, &self.offsets) {
                 Ok(handle) => lock(&self.spare).push(handle),
                 Err(error) => {
                     tracing::debug!(%error, "no spare kafka producer for now");
@@ -186,7 +187,7 @@ impl Pool {
             .filter(|handle| handle.born.elapsed() <= YOUNG);
         match young {
             Some(handle) => Ok(handle),
-            None => Handle::connect(&self.config, &self.topic, &self.offsets),
+            None => Handle::connect(&self.clients, &self.topic, &self.offsets),
         }
     }
 }

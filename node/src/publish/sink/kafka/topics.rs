@@ -1,5 +1,6 @@
 //! Makes sure that a sink's topics are there and fit.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
@@ -10,7 +11,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use super::config::KafkaSinkConfig;
 use super::error::SinkError;
 use crate::kafka::block_on;
-use crate::kafka::context::ClientEvents;
+use crate::kafka::context::{ClientEvents, serve};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -93,7 +94,12 @@ impl Topics<'_> {
         let metadata = self
             .reader
             .fetch_metadata(Some(topic), self.remaining())
-            .map_err(|error| self.config.unreachable(&error))?;
+            .map_err(|error| {
+                serve(self.reader);
+                let refusal = self.reader.context().refusal();
+                self.config.unreachable(&error, refusal)
+            })?;
+        self.reader.context().admitted();
         let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
             return Ok(None);
         };
@@ -106,11 +112,12 @@ impl Topics<'_> {
         }
     }
 
-    fn admin(&self) -> Result<AdminClient<DefaultClientContext>, SinkError> {
-        self.config
-            .admin()?
+    fn admin(&self) -> Result<Arc<AdminClient<DefaultClientContext>>, SinkError> {
+        let clients = self.config.admin()?;
+        let admin: AdminClient<DefaultClientContext> = clients
             .create()
-            .map_err(|error| self.config.refused(&error))
+            .map_err(|error| self.config.refused(&error))?;
+        Ok(clients.keep(admin))
     }
 
     fn create(&self, topic: &str, kind: Kind) -> Result<(), SinkError> {
@@ -127,7 +134,7 @@ impl Topics<'_> {
             .request_timeout(Some(self.remaining()));
         let results = block_on(admin.create_topics(&[new], &options), self.deadline)
             .unwrap_or(Err(KafkaError::AdminOp(Code::OperationTimedOut)))
-            .map_err(|error| self.config.unreachable(&error))?;
+            .map_err(|error| self.config.unreachable(&error, None))?;
         for result in results {
             match result {
                 // Another replica was quicker.
