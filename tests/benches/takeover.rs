@@ -7,7 +7,7 @@
 //! window that ended after it, the wait for that end included.
 //!
 //! `cargo bench -p unisono-tests --bench takeover`; `UNISONO_BENCH_FAULTS` (default 30) is how many there are of each kind,
-//! `UNISONO_BENCH_KINDS` which, separated by commas (kill, kill-and-start, kill-open, freeze, cut, term, transfer, restart-all;
+//! `UNISONO_BENCH_KINDS` which, separated by commas (kill, kill-and-start, kill-open, freeze, cut, term, transfer, restart-all, followers;
 //! default all), `UNISONO_BENCH_SINK` `kafka` (default: by transactions to a topic, read by a `read_committed` consumer) or
 //! `builtin` (asked of all replicas by HTTP; it has no transactions, so no kill-open), `UNISONO_BENCH_PIPELINES` (default 1) how
 //! many pipelines there are, of which the first is read, `UNISONO` another program to measure; for kill-open it needs the feature
@@ -108,7 +108,7 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
     let network = cuts.then(|| Network::build(&broker.gates())).transpose()?;
     let mut replicas = match &network {
         Some(network) => Cluster::start_in(network, REPLICAS, sections)?,
-        None => Cluster::start(REPLICAS, "", &sections(&address))?,
+        None => Cluster::start(REPLICAS, settings(kind), &sections(&address))?,
     };
     replicas.wait_pipeline(FIRST, |_| true)?;
     let readers: Vec<Reader> = match builtin {
@@ -138,6 +138,14 @@ fn run(kind: Fault, faults: u64, pipelines: usize, builtin: bool) -> Result<Ran>
         .fold(Verdict::default(), Verdict::and);
     verdict.accept().with_context(|| kind.to_string())?;
     Ok(measure(&copies, &times, verdict))
+}
+
+/// Followers that come back replay all that came since the cluster began.
+fn settings(kind: Fault) -> &'static str {
+    match kind {
+        Fault::Followers => "checkpoint_interval = \"10m\"\n",
+        _ => "",
+    }
 }
 
 fn measure(copies: &[Vec<SeenRow>], times: &[(f64, f64)], verdict: Verdict) -> Ran {

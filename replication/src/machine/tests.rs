@@ -1,5 +1,5 @@
 use super::*;
-use crate::command::{LaneEmpty, LaneMove, Stream};
+use crate::command::{FeedTick, LaneEmpty, LaneMove, Stream};
 
 mod config;
 mod holding;

@@ -1,4 +1,4 @@
-//! What is done to the leader, or to all replicas one after another, while rows are looked at.
+//! What is done to the leader, or to others, while rows are looked at.
 
 use std::fmt;
 use std::process::Command;
@@ -37,11 +37,13 @@ pub enum Fault {
     Transfer,
     /// All replicas, one after another: SIGTERM, started again, all are ready.
     RestartAll,
+    /// All but the leader at once: SIGKILL, started again at once. Nothing can be agreed until one is back.
+    Followers,
 }
 
 impl Fault {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("kill", Self::Kill),
         ("kill-and-start", Self::KillAndStart),
         ("kill-open", Self::KillOpen),
@@ -50,6 +52,7 @@ impl Fault {
         ("term", Self::Term),
         ("transfer", Self::Transfer),
         ("restart-all", Self::RestartAll),
+        ("followers", Self::Followers),
     ];
 
     /// The one with this name.
@@ -109,6 +112,16 @@ impl Fault {
                     replicas.wait_ready(PATIENCE)?;
                 }
                 return Ok((at, now_ms()));
+            }
+            Self::Followers => {
+                let others = (1..=replicas.replicas()).filter(|&node| node != leader);
+                let others: Vec<u16> = others.collect();
+                for &node in &others {
+                    replicas.signal(node, "-KILL")?;
+                }
+                for node in others {
+                    replicas.revive(node)?;
+                }
             }
         }
         Ok((at, at))
