@@ -2,7 +2,8 @@
 //! readers, at 1, 100 and 10,000 records a second over 1, 30 and 300 partitions of a real broker. And the CPU of a whole
 //! replica, alone, that reads 300 of them.
 //!
-//! `cargo bench -p unisono-tests --bench sparse`; `UNISONO_BENCH_SECONDS` (default 10) is how long each figure is measured. The
+//! `cargo bench -p unisono-tests --bench sparse`; `UNISONO_BENCH_SECONDS` (default 10) is how long each figure is measured,
+//! `UNISONO_BENCH_PARTITIONS=300` measures those alone. The
 //! producer is a process of its own, which sends each record at once, or 10,000 a second 5 ms later; the CPU is that of the process which reads, all threads.
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +43,11 @@ fn main() -> Result<()> {
         "to the worker ms p50",
         "p99",
     ]);
+    let only = setting("UNISONO_BENCH_PARTITIONS", 0)?;
     for lanes in [1, 30, 300] {
+        if only != 0 && only != lanes {
+            continue;
+        }
         let topic = format!("sparse{lanes}");
         broker.create_topic(&topic, lanes)?;
         for rate in [1, 100, 10_000] {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use bearer::{Bearer, Token};
 pub use sasl::{Exchange, Mechanism, SaslError};
 pub use secret::Secret;
-pub use stream::{LinkError, Stream};
+pub use stream::{LinkError, Stream, open_stream};
 pub use tls::Tls;
 use tls::{Check, Pem};
 pub use trouble::{SPEAKS_TLS, WANTS_CERTIFICATE, WANTS_SASL, explain, is_end, of_tls};

@@ -2,23 +2,29 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+#[cfg(feature = "simulation")]
+use tokio_util::either::Either;
 
 #[cfg(feature = "simulation")]
 use super::simulated;
 
+/// A connection: the system's, or a simulation's.
+#[cfg(feature = "simulation")]
+pub type Stream = Either<TcpStream, tokio::io::DuplexStream>;
 /// A connection.
-#[derive(Debug)]
-pub enum Stream {
-    /// The system's.
-    Tcp(TcpStream),
-    /// A simulation's.
-    #[cfg(feature = "simulation")]
-    Simulated(tokio::io::DuplexStream),
+#[cfg(not(feature = "simulation"))]
+pub type Stream = TcpStream;
+
+#[cfg(feature = "simulation")]
+fn system(stream: TcpStream) -> Stream {
+    Either::Left(stream)
+}
+
+#[cfg(not(feature = "simulation"))]
+fn system(stream: TcpStream) -> Stream {
+    stream
 }
 
 /// Connects to `host:port`. What is written goes out at once.
@@ -28,11 +34,11 @@ pub enum Stream {
 pub async fn connect(address: &str) -> io::Result<Stream> {
     #[cfg(feature = "simulation")]
     if simulated::is_active() {
-        return simulated::connect(address).await.map(Stream::Simulated);
+        return simulated::connect(address).await.map(Either::Right);
     }
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    Ok(Stream::Tcp(stream))
+    Ok(system(stream))
 }
 
 /// Where connections come in.
@@ -56,57 +62,13 @@ impl Listener {
                 let (stream, from) = listener.accept().await?;
                 // Without it, an answer is only later.
                 let _ = stream.set_nodelay(true);
-                Ok((Stream::Tcp(stream), from))
+                Ok((system(stream), from))
             }
             #[cfg(feature = "simulation")]
             Self::Simulated(listener) => {
                 let (stream, from) = listener.accept().await;
-                Ok((Stream::Simulated(stream), from))
+                Ok((Either::Right(stream), from))
             }
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, into),
-            #[cfg(feature = "simulation")]
-            Self::Simulated(stream) => Pin::new(stream).poll_read(context, into),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
-            #[cfg(feature = "simulation")]
-            Self::Simulated(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_flush(context),
-            #[cfg(feature = "simulation")]
-            Self::Simulated(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
-            #[cfg(feature = "simulation")]
-            Self::Simulated(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

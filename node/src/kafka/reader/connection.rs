@@ -16,7 +16,7 @@ use super::messages::{Api, BrokerAddress, Spoken, write_api_versions};
 use super::settings::Settings;
 use crate::kafka::security::{
     LinkError, SPEAKS_TLS, SaslError, Security, Stream, WANTS_CERTIFICATE, WANTS_SASL, explain,
-    is_end, of_tls,
+    is_end, of_tls, open_stream,
 };
 use crate::kafka::source::KafkaSourceError;
 
@@ -144,7 +144,7 @@ impl Connection {
     async fn begin(address: &BrokerAddress, settings: &Settings) -> Result<Self, ConnectionError> {
         let security = &settings.security;
         let (host, port) = (address.host.as_str(), address.port);
-        let opened = Stream::open(host, port, security.tls.as_ref(), "ssl.ca.location");
+        let opened = open_stream(host, port, security.tls.as_ref(), "ssl.ca.location");
         let mut connection = Self {
             stream: opened.await?,
             security: Arc::clone(security),

@@ -11,7 +11,7 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::{LinkError, Secret, Stream, Tls};
+use super::{LinkError, Secret, Tls, open_stream};
 
 const WITHIN: Duration = Duration::from_secs(5);
 /// No answer is longer.
@@ -25,7 +25,8 @@ pub async fn post(
     password: &Secret,
     form: String,
 ) -> Result<(u16, Bytes), String> {
-    let answered = timeout(WITHIN, exchange(url, tls, user, password, form)).await;
+    let request = request(url, user, password, form)?;
+    let answered = timeout(WITHIN, exchange(url, tls, request)).await;
     answered.unwrap_or_else(|_| Err(silent(&format!("nothing within {WITHIN:?}"))))
 }
 
@@ -38,21 +39,18 @@ fn silent(detail: &str) -> String {
 async fn exchange(
     url: &Uri,
     tls: &Tls,
-    user: &str,
-    password: &Secret,
-    form: String,
+    request: Request<Full<Bytes>>,
 ) -> Result<(u16, Bytes), String> {
     let is_secure = url.scheme_str() == Some("https");
     let host = url.host().unwrap_or_default();
     let port = url.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let tls = is_secure.then_some(tls);
-    let stream = Stream::open(bare, port, tls, "https.ca.location").await;
+    let stream = open_stream(bare, port, tls, "https.ca.location").await;
     let stream = stream.map_err(|error| match error {
         LinkError::Io(error) => silent(&error.to_string()),
         other => other.to_string(),
     })?;
-    let request = request(url, user, password, form)?;
     let failed = |error: hyper::Error| silent(&format!("{error:?}"));
     let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = shaken.map_err(failed)?;

@@ -1,14 +1,12 @@
 //! Bytes to and from one other end, with TLS or without.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
 
 use super::Tls;
 use super::trouble::{SPEAKS_NO_TLS, explain, is_end, of_tls};
@@ -24,39 +22,33 @@ pub enum LinkError {
     Tls(String),
 }
 
-pub enum Stream {
-    Plain(TcpStream),
-    // Boxed: it is much larger.
-    Tls(Box<TlsStream<TcpStream>>),
-}
+/// Plain, or TLS: boxed, for it is much larger.
+pub type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-impl Stream {
-    /// Connects to one of the name's addresses, and begins TLS if it is asked for. `ca`: the property that names authorities.
-    pub async fn open(
-        host: &str,
-        port: u16,
-        tls: Option<&Tls>,
-        ca: &str,
-    ) -> Result<Self, LinkError> {
-        let stream = connect(host, port).await?;
-        stream.set_nodelay(true)?;
-        let Some(tls) = tls else {
-            return Ok(Self::Plain(stream));
-        };
-        let config = tls.config().map_err(LinkError::Tls)?;
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            LinkError::Tls(format!("{host} is no name that a certificate can be for"))
-        })?;
-        let secured = TlsConnector::from(config).connect(name, stream).await;
-        let secured = secured.map_err(|error| match of_tls(&error) {
-            Some(found) => LinkError::Tls(explain(found, host, ca, tls.has_certificate())),
-            None if is_end(&error) => {
-                LinkError::Tls(format!("it ends the connection: {SPEAKS_NO_TLS}"))
-            }
-            None => LinkError::Io(error),
-        })?;
-        Ok(Self::Tls(Box::new(secured)))
-    }
+/// Connects to one of the name's addresses, and begins TLS if it is asked for. `ca`: the property that names authorities.
+pub async fn open_stream(
+    host: &str,
+    port: u16,
+    tls: Option<&Tls>,
+    ca: &str,
+) -> Result<Stream, LinkError> {
+    let stream = connect(host, port).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = tls else {
+        return Ok(Either::Left(stream));
+    };
+    let config = tls.config().map_err(LinkError::Tls)?;
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| LinkError::Tls(format!("{host} is no name that a certificate can be for")))?;
+    let secured = TlsConnector::from(config).connect(name, stream).await;
+    let secured = secured.map_err(|error| match of_tls(&error) {
+        Some(found) => LinkError::Tls(explain(found, host, ca, tls.has_certificate())),
+        None if is_end(&error) => {
+            LinkError::Tls(format!("it ends the connection: {SPEAKS_NO_TLS}"))
+        }
+        None => LinkError::Io(error),
+    })?;
+    Ok(Either::Right(Box::new(secured)))
 }
 
 async fn connect(host: &str, port: u16) -> Result<TcpStream, LinkError> {
@@ -69,44 +61,4 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, LinkError> {
         }
     }
     Err(last)
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_read(context, into),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(context),
-        }
-    }
 }
