@@ -148,6 +148,12 @@ pub trait SourceReader: Send {
         max_bytes: usize,
     ) -> Result<usize, SourceError>;
 
+    /// Lanes of which something came since the last call, a fault included: all others are as they were when they last gave
+    /// nothing, but for their ends. `None`: it cannot be told.
+    fn came(&mut self) -> Option<Vec<usize>> {
+        None
+    }
+
     /// How long the thread may wait at most for the signal that the reader was opened with; zero: some lane may have
     /// something.
     fn pause(&mut self) -> Duration;

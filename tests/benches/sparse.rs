@@ -3,7 +3,7 @@
 //! replica, alone, that reads 300 of them.
 //!
 //! `cargo bench -p unisono-tests --bench sparse`; `UNISONO_BENCH_SECONDS` (default 10) is how long each figure is measured,
-//! `UNISONO_BENCH_PARTITIONS=300` measures those alone. The
+//! `UNISONO_BENCH_PARTITIONS=300` and `UNISONO_BENCH_RATE=100` measure those alone. The
 //! producer is a process of its own, which sends each record at once, or 10,000 a second 5 ms later; the CPU is that of the process which reads, all threads.
 #![allow(clippy::unwrap_used)]
 
@@ -43,14 +43,16 @@ fn main() -> Result<()> {
         "to the worker ms p50",
         "p99",
     ]);
-    let only = setting("UNISONO_BENCH_PARTITIONS", 0)?;
+    let partitions = setting("UNISONO_BENCH_PARTITIONS", 0)?;
+    let only_rate = setting("UNISONO_BENCH_RATE", 0)?;
+    let is_left_out = |only: u64, it: u64| only != 0 && only != it;
     for lanes in [1, 30, 300] {
-        if only != 0 && only != lanes {
-            continue;
-        }
         let topic = format!("sparse{lanes}");
         broker.create_topic(&topic, lanes)?;
         for rate in [1, 100, 10_000] {
+            if is_left_out(partitions, lanes as u64) || is_left_out(only_rate, u64::from(rate)) {
+                continue;
+            }
             let load = Load::start(&broker, &topic, lanes, rate)?;
             for reader in [KafkaReader::Direct, KafkaReader::Librdkafka] {
                 let (share, delays) = read(&config(&broker, &topic, reader), lanes, seconds)?;

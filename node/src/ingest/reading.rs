@@ -5,8 +5,9 @@
 //! again get a reader of their own, so that those that can be read go on undisturbed.
 
 mod lane;
+mod turns;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,12 +17,8 @@ use super::{Change, ReadAhead, Shared, lock};
 use crate::config::SourceConfig;
 use crate::source::{self, Block, KnownLane, SourceError, SourceReader};
 use lane::ReadLane;
+use turns::Turns;
 
-/// How long the thread may sleep when nothing is there. It is woken for all that matters; this is how often the ends of
-/// quiet lanes are looked at, whose evidence must stay fresh.
-const WAIT: Duration = Duration::from_millis(100);
-/// How long it may sleep while a lane has no room: what other lanes give back does not wake it.
-const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);
 /// How often it tells who surveys the source how its lanes stand.
 const TELL: Duration = Duration::from_millis(500);
 /// How often memory that nobody needs is given back.
@@ -39,8 +36,7 @@ pub(super) struct Reading {
     next_reader: u64,
     /// The share that the readers were opened with.
     share: usize,
-    /// The lanes' indexes, those that hold least first.
-    order: Vec<usize>,
+    turns: Turns,
     /// The block that is filled next.
     block: Option<Block>,
     told: Option<Instant>,
@@ -82,7 +78,7 @@ impl Reading {
             readers: BTreeMap::new(),
             next_reader: 0,
             share: 0,
-            order: Vec::new(),
+            turns: Turns::default(),
             block: None,
             told: None,
             trimmed: rt::now(),
@@ -113,7 +109,7 @@ impl Reading {
             self.told = None;
             match change {
                 Change::Add(trail, buffer) => {
-                    self.order.push(self.lanes.len());
+                    self.turns.add(self.lanes.len());
                     self.lanes.push(ReadLane::new(trail, buffer));
                 }
                 Change::Retire(name) => self.retire(&name),
@@ -127,7 +123,7 @@ impl Reading {
             return;
         };
         self.close(index);
-        self.order.retain(|&other| other != index);
+        self.turns.remove(index);
         let lane = &mut self.lanes[index];
         lane.retired = true;
         lane.fault = None;
@@ -190,6 +186,7 @@ impl Reading {
         if lanes.is_empty() {
             return;
         }
+        self.turns.look_at_all();
         let id = reader.map_or_else(|| self.open_reader(), Ok);
         *lock(&self.shared.unopened) = id.as_ref().err().map(ToString::to_string);
         for &index in lanes {
@@ -231,27 +228,35 @@ impl Reading {
         Ok(())
     }
 
-    /// Fills a block of each lane that has room, the lanes that hold least first. Gives how long to wait, if there was
-    /// nothing.
+    /// Fills a block of each lane that is to be looked at and has room, the lanes that hold least first. Gives how long to
+    /// wait, if there was nothing.
     fn take_turns(&mut self) -> Option<Duration> {
+        let came = self.came();
         let lanes = &self.lanes;
-        self.order
-            .sort_by_cached_key(|&index| lanes[index].buffer.held());
-        let mut wait = Some(WAIT);
-        for turn in 0..self.order.len() {
-            let index = self.order[turn];
+        let came = came
+            .map(|came| move |lane: usize| lanes[lane].reader.is_some_and(|it| came.contains(&it)));
+        let mut order = self.turns.next(came);
+        order.sort_by_cached_key(|&index| lanes[index].buffer.held());
+        for index in order {
             self.begin_again(index);
             match self.fill(index) {
-                Ok(Turn::Read | Turn::Checked) => wait = None,
-                Ok(Turn::NoRoom) => wait = wait.map(|_| WAIT_FOR_ROOM),
-                Ok(Turn::AtEnd | Turn::Nothing) => {}
+                Ok(turn) => self.turns.note(index, &turn),
                 Err(error) => self.fail(index, &error),
             }
             if self.block.as_ref().is_none_or(|block| block.memory() == 0) {
                 self.block = Some(self.read_ahead.block());
             }
         }
-        wait
+        self.turns.wait()
+    }
+
+    /// Readers and their lanes of which something came, if all can tell.
+    fn came(&mut self) -> Option<BTreeSet<(u64, usize)>> {
+        let mut all = BTreeSet::new();
+        for (&id, reader) in &mut self.readers {
+            all.extend(reader.came()?.into_iter().map(|lane| (id, lane)));
+        }
+        Some(all)
     }
 
     /// If the others hold other records of the lane: what was read beyond the agreed cut is read again, after a rest.

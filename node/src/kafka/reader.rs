@@ -17,7 +17,7 @@ mod messages;
 mod nearby;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -52,6 +52,8 @@ struct Shared {
     /// Raised when a lane has something new.
     signal: Arc<Signal>,
     lanes: Mutex<BTreeMap<i32, Lane>>,
+    /// The lanes that have something new.
+    came: Mutex<BTreeSet<i32>>,
     answers: Mutex<Answers>,
     /// There are other lanes to fetch, or more room.
     changed: Notify,
@@ -71,14 +73,20 @@ impl Shared {
 
     /// These lanes cannot be read on, for this reason, unless they have another.
     fn fail(&self, which: impl Fn(i32, &Lane) -> bool, error: &KafkaSourceError) {
-        let mut any = false;
+        let mut failed = Vec::new();
         for (&partition, lane) in &mut *self.lanes() {
             if !lane.has_failed() && which(partition, lane) {
                 lane.fail(error.clone());
-                any = true;
+                failed.push(partition);
             }
         }
-        if any {
+        self.tell(&failed);
+    }
+
+    /// These lanes have something new; to be called when the lanes are not locked.
+    fn tell(&self, lanes: &[i32]) {
+        if !lanes.is_empty() {
+            lock(&self.came).extend(lanes);
             self.signal.raise();
         }
     }
@@ -106,6 +114,7 @@ impl DirectSource {
             share: settings.share,
             signal: Arc::clone(signal),
             lanes: Mutex::default(),
+            came: Mutex::default(),
             answers: Mutex::default(),
             changed: Notify::new(),
             opened: Notify::new(),
@@ -204,6 +213,11 @@ impl DirectSource {
             self.unfinished |= given > 0 && !lane.is_read();
         }
         Ok(given)
+    }
+
+    /// Partitions of which something came since the last call, a fault included.
+    pub fn came(&mut self) -> BTreeSet<i32> {
+        std::mem::take(&mut *lock(&self.shared.came))
     }
 
     /// Whether some lane may have something to read without a signal: the last one stopped at its limits.

@@ -187,7 +187,7 @@ impl Client {
     }
 
     /// What is to be asked of a broker, as soon as there is something; whether some lane was left out for want of room.
-    async fn wait_for_wanted(&self, broker: i32) -> (BTreeMap<i32, Wanted>, bool) {
+    async fn wait_for_wanted(&self, broker: i32) -> (Vec<(i32, Wanted)>, bool) {
         loop {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
@@ -208,21 +208,21 @@ impl Client {
     }
 
     /// Where we are, unless a leader must give some of these itself.
-    fn rack(&self, wanted: &BTreeMap<i32, Wanted>) -> &str {
+    fn rack(&self, wanted: &[(i32, Wanted)]) -> &str {
         let (mut nearby, now) = (self.nearby.borrow_mut(), Instant::now());
         for (partition, _) in wanted.iter().filter(|(_, wanted)| !wanted.led) {
             nearby.asking(*partition, now);
         }
-        let is_shunned = wanted.keys().any(|at| nearby.is_shunned(*at, now));
+        let is_shunned = wanted.iter().any(|(at, _)| nearby.is_shunned(*at, now));
         if is_shunned { "" } else { &self.settings.rack }
     }
 
-    fn wanted(&self, broker: i32) -> (BTreeMap<i32, Wanted>, bool, Option<Instant>) {
+    fn wanted(&self, broker: i32) -> (Vec<(i32, Wanted)>, bool, Option<Instant>) {
         let leaders = self.leaders.borrow();
         let now = Instant::now();
         let mut paused = self.paused.borrow_mut();
         paused.retain(|_, until| *until > now);
-        let mut wanted = BTreeMap::new();
+        let mut wanted = Vec::new();
         let mut starved = false;
         let mut nearby = self.nearby.borrow_mut();
         let mut lanes = self.shared.lanes();
@@ -234,7 +234,7 @@ impl Client {
             };
             let led = leader.broker == broker;
             if let Some(of) = lane.wanted(self.settings.share, leader.epoch, led) {
-                wanted.insert(partition, of);
+                wanted.push((partition, of));
             }
             starved |= lane.starved;
         }
@@ -244,17 +244,20 @@ impl Client {
     fn take(
         &self,
         broker: i32,
-        wanted: &BTreeMap<i32, Wanted>,
+        wanted: &[(i32, Wanted)],
         answer: &Answer,
         bytes: &Bytes,
         asked: Instant,
     ) {
-        let mut news = false;
+        let mut news = Vec::new();
         let told = answer.partitions.iter();
         let told: BTreeMap<_, _> = told.map(|told| (told.partition, told)).collect();
         let mut lanes = self.shared.lanes();
-        for (&partition, wanted) in wanted {
-            let Some(lane) = lanes.get_mut(&partition) else {
+        let mut left = lanes.iter_mut().peekable();
+        for (partition, wanted) in wanted.iter().map(|(at, wanted)| (*at, wanted)) {
+            // Both ascend.
+            while left.next_if(|(at, _)| **at < partition).is_some() {}
+            let Some((_, lane)) = left.next_if(|(at, _)| **at == partition) else {
                 continue;
             };
             self.note_replica(broker, partition, wanted, told.get(&partition).copied());
@@ -263,7 +266,7 @@ impl Client {
                 Some(answered) => self.take_one(lane, wanted, answered, bytes, asked),
             };
             match taken {
-                Taken::Records => news = true,
+                Taken::Records => news.push(partition),
                 Taken::Held => {
                     self.held.borrow_mut().push((partition, lane.next()));
                     self.stale.notify_one();
@@ -274,15 +277,12 @@ impl Client {
         drop(lanes);
         let waited = asked.elapsed();
         // What the broker held back because there was nothing is no slowness.
-        let took = if news {
-            waited
-        } else {
-            waited.saturating_sub(self.settings.max_wait)
+        let took = match news.is_empty() {
+            true => waited.saturating_sub(self.settings.max_wait),
+            false => waited,
         };
         self.shared.answers().note(took);
-        if news {
-            self.shared.signal.raise();
-        }
+        self.shared.tell(&news);
     }
 
     /// Takes in whom a leader names, and whether who is not the leader has more.

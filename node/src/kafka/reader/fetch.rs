@@ -1,6 +1,6 @@
 //! Fetch: what is asked of a broker, and what its answer says. The records stay where they came.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::codec::{Cursor, Malformed, Writer};
@@ -174,42 +174,51 @@ pub struct Session {
     id: i32,
     /// Of the next request; 0 asks for a new session.
     epoch: i32,
-    asked: BTreeMap<i32, Wanted>,
+    asked: Vec<(i32, Wanted)>,
     /// Where a request without a session begins: the broker fills its answer in that order.
     turn: usize,
 }
 
 impl Session {
-    /// The request that asks for exactly these partitions.
-    pub fn ask(&mut self, wanted: &BTreeMap<i32, Wanted>) -> Request {
-        if self.id == 0 {
-            self.asked.clone_from(wanted);
-            let mut partitions: Vec<_> = wanted.iter().map(|(at, wanted)| (*at, *wanted)).collect();
-            if !partitions.is_empty() {
-                let turn = self.turn % partitions.len();
-                partitions.rotate_left(turn);
-            }
-            self.turn = self.turn.wrapping_add(1);
-            return Request {
-                session: 0,
-                epoch: 0,
-                partitions,
-                forgotten: Vec::new(),
-            };
-        }
-        let changed = |(at, wanted): (&i32, &Wanted)| {
-            (self.asked.get(at) != Some(wanted)).then_some((*at, *wanted))
-        };
-        let partitions = wanted.iter().filter_map(changed).collect();
-        let known: BTreeSet<i32> = self.asked.keys().copied().collect();
-        let forgotten = known.into_iter().filter(|at| !wanted.contains_key(at));
-        let forgotten = forgotten.collect();
-        self.asked.clone_from(wanted);
-        Request {
+    /// The request that asks for exactly these partitions, which ascend.
+    pub fn ask(&mut self, wanted: &[(i32, Wanted)]) -> Request {
+        let mut request = Request {
             session: self.id,
             epoch: self.epoch,
-            partitions,
-            forgotten,
+            ..Request::default()
+        };
+        if self.id == 0 {
+            request.epoch = 0;
+            request.partitions.extend(wanted);
+            request
+                .partitions
+                .rotate_left(self.turn % wanted.len().max(1));
+            self.turn = self.turn.wrapping_add(1);
+        } else {
+            self.compare(wanted, &mut request);
+        }
+        self.asked.clear();
+        self.asked.extend(wanted);
+        request
+    }
+
+    /// Adds what is asked otherwise than before, and what is asked no more.
+    fn compare(&self, wanted: &[(i32, Wanted)], request: &mut Request) {
+        let (mut wanted, mut asked) = (wanted.iter().peekable(), self.asked.iter().peekable());
+        loop {
+            let order = match (wanted.peek(), asked.peek()) {
+                (Some((wanted, _)), Some((asked, _))) => wanted.cmp(asked),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return,
+            };
+            let is = wanted.next_if(|_| order.is_le());
+            let was = asked.next_if(|_| order.is_ge());
+            match (is, was) {
+                (None, Some((gone, _))) => request.forgotten.push(*gone),
+                (is, was) if is != was => request.partitions.extend(is),
+                _ => {}
+            }
         }
     }
 
@@ -237,7 +246,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    fn wanted(of: &[(i32, i64)]) -> BTreeMap<i32, Wanted> {
+    fn wanted(of: &[(i32, i64)]) -> Vec<(i32, Wanted)> {
         let wanted = |offset| Wanted {
             offset,
             leader_epoch: 4,
@@ -261,13 +270,22 @@ mod tests {
         assert!(session.answered(0, 77));
         let next = session.ask(&wanted(&[(0, 15), (1, 20)]));
         assert_eq!((next.session, next.epoch), (77, 1));
-        let changed: Vec<_> = wanted(&[(0, 15)]).into_iter().collect();
-        assert_eq!((next.partitions, next.forgotten), (changed, vec![2]));
+        assert_eq!(
+            (next.partitions, next.forgotten),
+            (wanted(&[(0, 15)]), vec![2])
+        );
         assert!(session.answered(0, 77));
         let nothing = session.ask(&wanted(&[(0, 15), (1, 20)]));
         assert_eq!(
             (nothing.epoch, nothing.partitions, nothing.forgotten),
             (2, vec![], vec![])
+        );
+        // One comes, one goes, one is as it was.
+        assert!(session.answered(0, 77));
+        let others = session.ask(&wanted(&[(1, 20), (3, 1)]));
+        assert_eq!(
+            (others.partitions, others.forgotten),
+            (wanted(&[(3, 1)]), vec![0])
         );
         // Lost: all is asked again.
         assert!(!session.answered(70, 0));

@@ -171,22 +171,20 @@ impl Finder {
 
     /// Compares the topic with what was agreed of each lane that was opened since.
     fn compare(&self, identity: &TopicIdentity) {
-        let mut any = false;
-        for lane in self.client.shared.lanes().values_mut() {
+        let mut failed = Vec::new();
+        for (&partition, lane) in &mut *self.client.shared.lanes() {
             if lane.identified || lane.has_failed() {
                 continue;
             }
             match identity.difference(&lane.identity) {
                 Some(difference) => {
                     lane.fail(self.client.shared.refuse(identity, difference));
-                    any = true;
+                    failed.push(partition);
                 }
                 None => lane.identified = true,
             }
         }
-        if any {
-            self.client.shared.signal.raise();
-        }
+        self.client.shared.tell(&failed);
     }
 
     fn lead(&mut self, found: &Metadata) -> bool {

@@ -86,6 +86,12 @@ impl SourceReader for DirectReader {
         read.map_err(|error| classify(partition, error))
     }
 
+    fn came(&mut self) -> Option<Vec<usize>> {
+        let came = self.source.came();
+        let lane = |partition| self.lanes.iter().rposition(|lane| *lane == Some(partition));
+        Some(came.into_iter().filter_map(lane).collect())
+    }
+
     fn pause(&mut self) -> Duration {
         match self.source.may_have_more() {
             true => Duration::ZERO,
