@@ -35,6 +35,8 @@ use parking::Parking;
 const AT_LEAST: Duration = Duration::from_millis(500);
 /// So many bytes in hand beyond the cut of one lane are a backlog, or half of what a tick may move if that is less.
 const BACKLOG_BYTES: usize = 1 << 20;
+/// And so many beyond the cuts of all lanes of a feed are little.
+const LITTLE_BYTES: usize = 64 << 10;
 /// The timers count whole milliseconds and fire late: what is due so soon is due now.
 const EARLY: Duration = Duration::from_millis(1);
 /// What another replica's clock said, and this node's monotonic time has run since, counts so long: while one is restarted,
@@ -248,7 +250,12 @@ impl Proposer {
                 unconfirmed => self.due_in(agreed, id, unconfirmed),
             };
             let asks_in = asks_in.saturating_sub(EARLY).max(confirm::AGAIN);
-            return Err(asks_in.min(due_in.saturating_sub(EARLY)));
+            let due_in = asks_in.min(due_in.saturating_sub(EARLY));
+            return Err(match reach.in_hand.max(reach.unconfirmed) {
+                // It may be much more soon, which wakes nobody.
+                InHand::Little => due_in.min(self.metronome.interval),
+                _ => due_in,
+            });
         }
         Ok(FeedTick {
             feed: id,
@@ -295,7 +302,8 @@ impl Proposer {
         for (id, feed, state) in agreed.known().filter(|(id, ..)| !held.contains(id)) {
             let most = self.core.config.cluster.tick_bytes;
             let (mut in_hand, lanes) = confirm::wanted(state, feed, most);
-            if in_hand == InHand::Some && feed.closes_beyond(known_cuts(state)) {
+            let no_closing = (InHand::Little..InHand::Closing).contains(&in_hand);
+            if no_closing && feed.closes_beyond(known_cuts(state)) {
                 in_hand = InHand::Closing;
             }
             if !lanes.is_empty() && self.due_in(agreed, id, in_hand) <= EARLY {
@@ -332,6 +340,7 @@ impl Proposer {
             alone: false,
             unconfirmed: InHand::Nothing,
         };
+        let (mut movable, mut unconfirmed) = (Hand::default(), Hand::default());
         let seconds = lock(&self.core.seconds);
         for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
             let limit = limits.map_or(i64::MAX, |limits| limits[lane as usize]);
@@ -343,8 +352,7 @@ impl Proposer {
                     let confirmed = seconds.confirmed(id, lane, known.cut, own);
                     reach.alone |= confirmed == Confirmed::Alone;
                     if confirmed == Confirmed::Nothing {
-                        let in_hand = what_is_in_hand(&buffer, known.cut, most);
-                        reach.unconfirmed = reach.unconfirmed.max(in_hand);
+                        unconfirmed.add(&buffer, known.cut, most);
                     }
                     limit.min(confirm::limit(confirmed, known.cut))
                 }
@@ -355,8 +363,7 @@ impl Proposer {
             };
             let choice = choice.filter(|choice| choice.cut > known.cut);
             if let Some(choice) = choice {
-                let in_hand = what_is_in_hand(&buffer, known.cut, most);
-                reach.in_hand = reach.in_hand.max(in_hand);
+                movable.add(&buffer, known.cut, most);
                 reach.moves.push(LaneMove {
                     lane,
                     cut: choice.cut,
@@ -367,6 +374,7 @@ impl Proposer {
                 reach.at_end.push(lane);
             }
         }
+        (reach.in_hand, reach.unconfirmed) = (movable.is(), unconfirmed.is());
         reach
     }
 
@@ -396,11 +404,28 @@ fn known_cuts(state: &machine::Feed) -> impl Fn(usize) -> i64 {
     |lane| state.lanes.get(lane).map_or(i64::MAX, |lane| lane.cut)
 }
 
-pub(super) fn what_is_in_hand(buffer: &LaneBuffer, from: i64, most: usize) -> InHand {
-    if buffer.backlog(from) >= BACKLOG_BYTES.min(most / 2) {
-        InHand::Backlog
-    } else {
-        InHand::Some
+/// What lies beyond the cuts of several lanes.
+#[derive(Default)]
+struct Hand {
+    bytes: usize,
+    is_backlog: bool,
+}
+
+impl Hand {
+    /// Adds a lane, of which a tick moves `most` bytes.
+    fn add(&mut self, lane: &LaneBuffer, cut: i64, most: usize) {
+        let bytes = lane.backlog(cut);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.is_backlog |= bytes >= BACKLOG_BYTES.min(most / 2);
+    }
+
+    fn is(&self) -> InHand {
+        match self.bytes {
+            _ if self.is_backlog => InHand::Backlog,
+            0 => InHand::Nothing,
+            1..LITTLE_BYTES => InHand::Little,
+            _ => InHand::Some,
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// What lies in hand and is little waits for so many intervals: it is no reason for more entries.
+const LITTLE_WAITS: u32 = 4;
 /// A window that can close waits for this part of the interval at most: a bound on the rate of ticks.
 const SOONEST: u32 = 8;
 /// How much agreed time may deviate from the leader's monotonic time where it is slewed: one part in ten.
@@ -23,6 +25,8 @@ pub struct Metronome {
 pub enum InHand {
     /// No record.
     Nothing,
+    /// So few records that a tick for them costs more than they do.
+    Little,
     /// Records, but not many.
     Some,
     /// Records that let a window close.
@@ -42,6 +46,10 @@ impl Metronome {
             InHand::Backlog => Duration::ZERO,
             InHand::Closing => (self.interval / SOONEST).saturating_sub(since),
             InHand::Some => self.interval.saturating_sub(since),
+            InHand::Little => {
+                let wait = self.interval.saturating_mul(LITTLE_WAITS);
+                wait.min(self.at_least).saturating_sub(since)
+            }
             InHand::Nothing => self.at_least.saturating_sub(since),
         }
     }
@@ -185,6 +193,8 @@ mod tests {
         check(20, InHand::Some, 5);
         check(25, InHand::Some, 0);
         check(400, InHand::Some, 0);
+        check(25, InHand::Little, 75);
+        check(100, InHand::Little, 0);
         check(25, InHand::Nothing, 475);
         check(500, InHand::Nothing, 0);
         check(1, InHand::Backlog, 0);

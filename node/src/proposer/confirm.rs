@@ -9,7 +9,7 @@ use unisono_replication::machine;
 use unisono_replication::rt::{self, Handle};
 use unisono_replication::tick::InHand;
 
-use super::what_is_in_hand;
+use super::Hand;
 use crate::confirm::{Confirmed, FeedQuestion, LaneQuestion, Question};
 use crate::core::{Agreed, Core};
 use crate::feed::Feed;
@@ -201,19 +201,19 @@ pub(super) fn wanted(
     feed: &Feed,
     most: usize,
 ) -> (InHand, Vec<LaneQuestion>) {
-    let (mut in_hand, mut lanes) = (InHand::Nothing, Vec::new());
+    let (mut hand, mut lanes) = (Hand::default(), Vec::new());
     for (lane, (agreed, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
         let known = agreed.cut;
         let choice = buffer.choose_cut(known, most);
         if choice.is_some() {
-            in_hand = in_hand.max(what_is_in_hand(&buffer, known, most));
+            hand.add(&buffer, known, most);
         }
         let cut = choice.map_or(known, |choice| choice.cut);
         if choice.is_some() || buffer.is_at_end(cut) {
             lanes.push(LaneQuestion { lane, known, cut });
         }
     }
-    (in_hand, lanes)
+    (hand.is(), lanes)
 }
 
 /// How far a lane may go.
