@@ -234,7 +234,7 @@ impl Proposer {
         if reach.in_hand.max(reach.unconfirmed) == InHand::Nothing {
             // First asked to be woken, then looked again: what arrives between the two is not missed.
             for buffer in feed.lanes() {
-                buffer.tell_next_arrival(&self.core.arrivals);
+                buffer.tell_arrival(&self.core.arrivals, 0);
             }
             reach = self.reach(id, state, feed, limits);
         }
@@ -250,12 +250,13 @@ impl Proposer {
                 unconfirmed => self.due_in(agreed, id, unconfirmed),
             };
             let asks_in = asks_in.saturating_sub(EARLY).max(confirm::AGAIN);
-            let due_in = asks_in.min(due_in.saturating_sub(EARLY));
-            return Err(match reach.in_hand.max(reach.unconfirmed) {
-                // It may be much more soon, which wakes nobody.
-                InHand::Little => due_in.min(self.metronome.interval),
-                _ => due_in,
-            });
+            if reach.in_hand.max(reach.unconfirmed) == InHand::Little {
+                // Not woken for each record; but it may be much more soon.
+                for buffer in feed.lanes() {
+                    buffer.tell_arrival(&self.core.arrivals, LITTLE_BYTES);
+                }
+            }
+            return Err(asks_in.min(due_in.saturating_sub(EARLY)));
         }
         Ok(FeedTick {
             feed: id,

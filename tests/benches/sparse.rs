@@ -126,7 +126,7 @@ fn read(config: &SourceConfig, lanes: i32, seconds: Duration) -> Result<(f64, Ve
         while Instant::now() < end {
             lanes
                 .iter()
-                .for_each(|(_, lane)| lane.tell_next_arrival(&arrivals));
+                .for_each(|(_, lane)| lane.tell_arrival(&arrivals, 0));
             let came = lanes
                 .iter_mut()
                 .filter_map(|(taken, lane)| take(taken, lane));

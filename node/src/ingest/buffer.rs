@@ -64,8 +64,8 @@ struct State {
     marks: Marks,
     /// Where it is agreed to hold no record.
     hole: Hole,
-    /// Who waits for the next record to arrive.
-    waiting: Option<Arc<Notify>>,
+    /// Who waits for records to arrive, and how many bytes of them are still to come.
+    waiting: Option<(Arc<Notify>, usize)>,
 }
 
 /// A block that was not wholly taken; it has one record at least.
@@ -210,13 +210,16 @@ impl LaneBuffer {
             });
             None
         };
-        let waiting = state.waiting.take();
+        let waiting = state.waiting.take_if(|(_, left)| {
+            *left = left.saturating_sub(weight);
+            *left == 0
+        });
         if state.delivered_to >= state.wanted {
             self.wake(state);
         } else {
             drop(state);
         }
-        if let Some(waiting) = waiting {
+        if let Some((waiting, _)) = waiting {
             waiting.notify_one();
         }
         if let Some(tell) = sighted {
@@ -225,11 +228,12 @@ impl LaneBuffer {
         returned
     }
 
-    /// Has `waiting` woken once, when the next records arrive. Who asks and then looks at what is here misses nothing.
-    pub fn tell_next_arrival(&self, waiting: &Arc<Notify>) {
-        self.lock()
-            .waiting
-            .get_or_insert_with(|| Arc::clone(waiting));
+    /// Has `waiting` woken once, when from now on records arrive that weigh `bytes` together (0: any), instead of when that
+    /// was asked before. Who asks and then looks at what is here misses nothing.
+    pub fn tell_arrival(&self, waiting: &Arc<Notify>, bytes: usize) {
+        let mut state = self.lock();
+        let new = || (Arc::clone(waiting), bytes);
+        state.waiting.get_or_insert_with(new).1 = bytes;
     }
 
     fn wake(&self, mut state: MutexGuard<'_, State>) {

@@ -297,7 +297,7 @@ fn a_tick_that_is_left_out_or_taken_twice_stops_the_feed() {
 }
 
 #[test]
-fn who_waits_for_the_next_arrival_is_woken_once() {
+fn who_waits_for_an_arrival_is_woken_once() {
     use std::task::{Context, Poll, Waker};
     let (buffer, _) = filled(&[0], 10, 1);
     let push = |offset: i64| {
@@ -313,12 +313,18 @@ fn who_waits_for_the_next_arrival_is_woken_once() {
     };
     push(1);
     assert!(!woken(), "nobody had asked");
-    buffer.tell_next_arrival(&waiting);
+    buffer.tell_arrival(&waiting, 0);
     assert!(!woken(), "what was here before does not count");
     push(2);
     assert!(woken());
     push(3);
     assert!(!woken(), "once for each time it is asked");
+    buffer.tell_arrival(&waiting, 0);
+    buffer.tell_arrival(&waiting, HEAD_BYTES + 1);
+    push(4);
+    assert!(!woken(), "the last wish counts, and less came");
+    push(5);
+    assert!(woken());
 }
 
 #[test]
