@@ -56,47 +56,28 @@ fn produce(brokers: &TestBrokers, topic: &str, stop: &AtomicBool) -> usize {
     number
 }
 
-#[test]
-fn leaders_that_die_lose_no_record_and_give_none_twice() {
-    if TestBroker::skipped() {
-        return;
-    }
-    let brokers = TestBrokers::start().unwrap();
-    let replicas: &[&[i32]] = &[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]];
-    brokers
-        .create_topic("numbers", replicas, &[("min.insync.replicas", "2")])
-        .unwrap();
+/// Reads a topic of three partitions that is written to, by a reader in no rack and one in a rack, while `disturb` runs; all
+/// that was written is read, once, in order.
+fn read_while(brokers: &TestBrokers, topic: &str, disturb: impl FnOnce() + Send) {
     let stop = AtomicBool::new(false);
-    let mut readers = ["", "2"].map(|rack| open(&brokers, "numbers", 3, rack));
+    let mut readers = ["", "2"].map(|rack| open(brokers, topic, 3, rack));
     let produced = std::thread::scope(|scope| {
-        let producing = scope.spawn(|| produce(&brokers, "numbers", &stop));
+        let producing = scope.spawn(|| produce(brokers, topic, &stop));
         // A lane that never heard of its leader says so after a while; those that did wait for the next one.
         let begun = |lanes: &mut Lanes| lanes.lanes.iter().all(|lane| !lane.records.is_empty());
         for lanes in &mut readers {
             lanes.turn_until("begun", begun).unwrap();
         }
-        let killing = scope.spawn(|| {
-            for round in 0..kills() {
-                let all = |_: i32, in_sync: &[i32]| in_sync.len() == 3;
-                let partition = i32::try_from(round % 3).unwrap();
-                let leader = brokers
-                    .wait_leader("numbers", partition, None, all)
-                    .unwrap();
-                brokers.broker(leader).kill().unwrap();
-                let another = |now: i32, _: &[i32]| now > 0 && now != leader;
-                brokers
-                    .wait_leader("numbers", partition, Some(leader), another)
-                    .unwrap();
-                brokers.broker(leader).start_again().unwrap();
-            }
+        let disturbing = scope.spawn(|| {
+            disturb();
             stop.store(true, Ordering::Relaxed);
         });
-        while !killing.is_finished() {
+        while !disturbing.is_finished() {
             for lanes in &mut readers {
                 lanes.turn().unwrap();
             }
         }
-        killing.join().unwrap();
+        disturbing.join().unwrap();
         producing.join().unwrap()
     });
     for lanes in &mut readers {
@@ -114,7 +95,58 @@ fn leaders_that_die_lose_no_record_and_give_none_twice() {
             );
         }
     }
-    println!("{produced} records, {} leaders killed", kills());
+    println!("{produced} records");
+}
+
+#[test]
+fn leaders_that_die_lose_no_record_and_give_none_twice() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let brokers = TestBrokers::start().unwrap();
+    let replicas: &[&[i32]] = &[&[1, 2, 3], &[2, 3, 1], &[3, 1, 2]];
+    brokers
+        .create_topic("numbers", replicas, &[("min.insync.replicas", "2")])
+        .unwrap();
+    read_while(&brokers, "numbers", || {
+        for round in 0..kills() {
+            let all = |_: i32, in_sync: &[i32]| in_sync.len() == 3;
+            let partition = i32::try_from(round % 3).unwrap();
+            let leader = brokers
+                .wait_leader("numbers", partition, None, all)
+                .unwrap();
+            brokers.broker(leader).kill().unwrap();
+            let another = |now: i32, _: &[i32]| now > 0 && now != leader;
+            brokers
+                .wait_leader("numbers", partition, Some(leader), another)
+                .unwrap();
+            brokers.broker(leader).start_again().unwrap();
+        }
+    });
+    println!("{} leaders killed", kills());
+}
+
+#[test]
+fn partitions_that_move_to_other_brokers_lose_no_record_and_give_none_twice() {
+    if TestBroker::skipped() {
+        return;
+    }
+    let brokers = TestBrokers::start().unwrap();
+    // No leader of a round holds its partition in the next one.
+    let placed = |round: i32| -> Vec<Vec<i32>> {
+        let broker = |at: i32| (round + at).rem_euclid(3) + 1;
+        (0..3)
+            .map(|partition| vec![broker(partition), broker(partition + 1)])
+            .collect()
+    };
+    let first = placed(0);
+    let replicas: Vec<&[i32]> = first.iter().map(Vec::as_slice).collect();
+    brokers.create_topic("moved", &replicas, &[]).unwrap();
+    read_while(&brokers, "moved", || {
+        for round in 1..=4 {
+            brokers.reassign("moved", &placed(round)).unwrap();
+        }
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use rdkafka::admin::{NewTopic, TopicReplication};
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use serde_json::json;
 
 use super::broker::{TestBroker, free_port};
 use super::clients::create;
@@ -86,6 +87,32 @@ impl TestBrokers {
         let count = i32::try_from(replicas.len())?;
         let topic = NewTopic::new(name, count, TopicReplication::Variable(replicas));
         create(&self.config(), topic, settings)
+    }
+
+    /// Has a topic's partitions moved to these replicas, and waits until they alone are in sync.
+    ///
+    /// # Errors
+    /// What the brokers say.
+    pub fn reassign(&self, topic: &str, replicas: &[Vec<i32>]) -> Result<()> {
+        let partitions: Vec<_> = (0..)
+            .zip(replicas)
+            .map(|(partition, replicas): (i32, _)| {
+                json!({"topic": topic, "partition": partition, "replicas": replicas})
+            })
+            .collect();
+        let plan = self.brokers[0].dir().join("reassign.json");
+        let json = json!({"version": 1, "partitions": partitions});
+        std::fs::write(&plan, json.to_string())?;
+        self.brokers[0].run(&["reassign", &plan.to_string_lossy()])?;
+        for (partition, replicas) in (0..).zip(replicas) {
+            let moved = |leader: i32, in_sync: &[i32]| {
+                replicas.contains(&leader)
+                    && in_sync.len() == replicas.len()
+                    && in_sync.iter().all(|node| replicas.contains(node))
+            };
+            self.wait_leader(topic, partition, None, moved)?;
+        }
+        Ok(())
     }
 
     /// Who leads a partition, and which replicas are in sync, as one of the brokers says that is not `but`.
