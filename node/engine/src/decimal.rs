@@ -67,6 +67,11 @@ impl Decimal {
         Self::pack(i128::from(value), 0)
     }
 
+    /// The number with the other sign.
+    pub(crate) fn negated(self) -> Self {
+        Self::pack(self.mantissa().saturating_neg(), self.scale())
+    }
+
     /// `mantissa · 10^-scale`, where that lies within the limits.
     ///
     /// # Errors

@@ -85,7 +85,7 @@ impl LaneState {
                 Placement::Late => return self.reject(Reason::Late, record),
             },
         };
-        self.count(program, shared, pane, record);
+        self.count(program, shared, (pane, time), record);
     }
 
     #[inline]
@@ -93,7 +93,7 @@ impl LaneState {
         &mut self,
         program: &Program,
         shared: &mut PerRecord,
-        pane: PaneKey,
+        (pane, time): (PaneKey, Timestamp),
         record: &Record<'_>,
     ) {
         let Some(group) = shared.group(program.groups, record) else {
@@ -107,7 +107,7 @@ impl LaneState {
             .panes
             .table(pane, group, &program.spec.values, dictionary);
         let inputs = &shared.inputs;
-        table.add(place, |value| program.input(value, inputs));
+        table.add(place, time, |value| program.input(value, inputs, record));
     }
 
     #[cold]
