@@ -145,6 +145,14 @@ impl Program {
         bad
     }
 
+    /// How many of the fields that values and the group use hold a number that was rounded.
+    #[cold]
+    pub(crate) fn rounded(&self, record: &Record<'_>) -> u64 {
+        let fields = self.fields.fields.iter().map(|field| field.column);
+        let fields = fields.chain(self.fields.group_only.iter().copied());
+        fields.filter(|&column| record.is_rounded(column)).count() as u64
+    }
+
     /// What value `value` takes in of the record, which was read last.
     #[inline]
     pub(crate) fn input<'a>(

@@ -102,6 +102,9 @@ impl LaneState {
         count(&mut self.counters.counted, 1);
         let bad_fields = program.read(record, &mut shared.inputs);
         count(&mut self.counters.bad_fields, bad_fields);
+        if record.has_rounded() {
+            count(&mut self.counters.rounded_fields, program.rounded(record));
+        }
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self
             .panes
