@@ -1,6 +1,7 @@
 //! What a pipeline means: its fields, its conditions and values, and the one text by which all replicas know it.
 
 mod fields;
+mod functions;
 mod sql;
 mod wire;
 

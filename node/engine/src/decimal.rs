@@ -2,7 +2,7 @@
 //!
 //! Limits: the magnitude is below 10^28, at most [`MAX_SCALE`] = 30 digits follow the decimal
 //! point, and at most 36 significant digits are held (trailing zeros count for neither). What lies
-//! outside is an error, never rounded. The limits make the sum of 2^60 numbers fit into 256 bits
+//! outside is an error in a definition; in a record, what is too precise is rounded, and said so. The limits make the sum of 2^60 numbers fit into 256 bits
 //! exactly: 10^28 · 10^30 · 2^60 < 2^255.
 
 use std::cmp::Ordering;
@@ -11,6 +11,8 @@ use std::fmt;
 use ethnum::I256;
 
 mod parse;
+
+pub use parse::Prefix;
 
 /// Most digits after the decimal point.
 pub const MAX_SCALE: u32 = 30;
@@ -65,6 +67,11 @@ impl Decimal {
     #[must_use]
     pub fn from_i64(value: i64) -> Self {
         Self::pack(i128::from(value), 0)
+    }
+
+    /// The number with the other sign.
+    pub(crate) fn negated(self) -> Self {
+        Self::pack(self.mantissa().saturating_neg(), self.scale())
     }
 
     /// `mantissa · 10^-scale`, where that lies within the limits.

@@ -40,4 +40,6 @@ pub use next::NextClosing;
 pub use part::{RestoreError, VERSION as PART_VERSION};
 pub use snapshot::FeedSnapshot;
 pub use stats::{Counters, PipelineStats};
+pub use value::TEXT_BYTES;
 pub use value::avg::AVERAGE_DIGITS;
+pub use value::quantile::QUANTILE_DIGITS;

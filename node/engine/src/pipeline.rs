@@ -280,6 +280,7 @@ impl Pipeline {
             late: counters.dead_letters.get(Reason::Late),
             partly_late: counters.partly_late,
             bad_fields: counters.bad_fields,
+            rounded_fields: counters.rounded_fields,
             dead_letters: counters.dead_letters,
             dead_letters_suppressed: self.letters_suppressed,
             watermark: self.watermark,

@@ -1,33 +1,57 @@
 //! Definitions, prepared for the loop over records; and what is the same for several pipelines,
 //! found once.
 
+use crate::decimal::Decimal;
 use crate::record::{Cell, Record};
-use crate::spec::{Column, Expr, Function, PipelineSpec, TimeSource};
+use crate::spec::{Column, Expr, PipelineSpec, Takes, TimeSource};
 use crate::stats::count;
-use crate::value::Input;
+use crate::value::{Input, TEXT_BYTES};
 
 /// One field that values are computed from; fetched once for each record, however many values use
 /// it.
 #[derive(Debug)]
 struct InputField {
     column: Column,
-    /// Some value needs a number there.
-    numeric: bool,
+    /// Some value has no use for a text there.
+    refuses_texts: bool,
+    /// Some value has no use for a long text there.
+    refuses_long_texts: bool,
+    /// Some value has no use for a boolean there.
+    refuses_booleans: bool,
+}
+
+/// Where a value finds what it takes in.
+#[derive(Debug)]
+struct ValueField {
+    /// The field's place in `fields`.
+    field: usize,
+    /// The value looks at texts.
+    reads_texts: bool,
 }
 
 /// Which fields feed which values.
 #[derive(Debug)]
 struct Fields {
     fields: Vec<InputField>,
-    /// For each value, its field's place in `fields`; `None`: it counts every record.
-    value_fields: Vec<Option<usize>>,
+    /// For each value; `None`: it counts every record.
+    value_fields: Vec<Option<ValueField>>,
     /// Columns of the group that no value uses: their unusable cells are counted apart.
     group_only: Vec<Column>,
 }
 
+/// What a record holds in a field. Borrows nothing, so that its memory serves record after record.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    Null,
+    Bool(bool),
+    Number(Decimal),
+    /// To be looked up in the record, if it is asked for.
+    Text(Column),
+}
+
 /// What a record holds in the fields of a [`Program`]; its memory is used again for the next record.
 #[derive(Debug, Default)]
-pub(crate) struct Inputs(Vec<Input>);
+pub(crate) struct Inputs(Vec<Held>);
 
 /// A pipeline's definition with all that its lanes need: made once, the same on every lane.
 #[derive(Debug)]
@@ -88,26 +112,32 @@ impl Common {
 
 impl Program {
     /// Reads the fields of a record that values use; gives how many of them are unusable: arrays,
-    /// objects and numbers beyond the limits anywhere, texts and booleans where a number is needed.
-    /// A field counts once, however many values use it.
+    /// objects and numbers beyond the limits anywhere, texts and booleans where some value has no
+    /// use for them. A field counts once, however many values use it.
     #[inline]
     pub(crate) fn read(&self, record: &Record<'_>, inputs: &mut Inputs) -> u64 {
         let mut bad = 0;
         inputs.0.clear();
         for field in &self.fields.fields {
-            let input = match record.cell(field.column) {
-                Cell::Missing | Cell::Null => Input::Null,
-                Cell::Number(number) => Input::Number(number),
-                Cell::Text(_) | Cell::Bool(_) => {
-                    count(&mut bad, u64::from(field.numeric));
-                    Input::Other
+            let held = match record.cell(field.column) {
+                Cell::Missing | Cell::Null => Held::Null,
+                Cell::Number(number) => Held::Number(number),
+                Cell::Text(text) => {
+                    let is_bad = field.refuses_texts
+                        || (field.refuses_long_texts && text.len() > TEXT_BYTES);
+                    count(&mut bad, u64::from(is_bad));
+                    Held::Text(field.column)
+                }
+                Cell::Bool(value) => {
+                    count(&mut bad, u64::from(field.refuses_booleans));
+                    Held::Bool(value)
                 }
                 Cell::Bad => {
                     count(&mut bad, 1);
-                    Input::Null
+                    Held::Null
                 }
             };
-            inputs.0.push(input);
+            inputs.0.push(held);
         }
         for &column in &self.fields.group_only {
             count(&mut bad, u64::from(record.cell(column) == Cell::Bad));
@@ -115,13 +145,35 @@ impl Program {
         bad
     }
 
-    /// What value `value` takes in of the record.
+    /// How many of the fields that values and the group use hold a number that was rounded.
+    #[cold]
+    pub(crate) fn rounded(&self, record: &Record<'_>) -> u64 {
+        let fields = self.fields.fields.iter().map(|field| field.column);
+        let fields = fields.chain(self.fields.group_only.iter().copied());
+        fields.filter(|&column| record.is_rounded(column)).count() as u64
+    }
+
+    /// What value `value` takes in of the record, which was read last.
     #[inline]
-    pub(crate) fn input(&self, value: usize, inputs: &Inputs) -> Input {
-        match self.fields.value_fields[value] {
-            Some(field) => inputs.0[field],
-            // Anything but null: the record itself is counted.
-            None => Input::Other,
+    pub(crate) fn input<'a>(
+        &self,
+        value: usize,
+        inputs: &Inputs,
+        record: &Record<'a>,
+    ) -> Input<'a> {
+        // Without a field the record itself is counted.
+        let Some(of) = &self.fields.value_fields[value] else {
+            return Input::Other;
+        };
+        match inputs.0[of.field] {
+            Held::Null => Input::Null,
+            Held::Number(number) => Input::Number(number),
+            Held::Bool(value) => Input::Bool(value),
+            Held::Text(column) if of.reads_texts => match record.cell(column) {
+                Cell::Text(text) => Input::Text(text),
+                _ => Input::Null,
+            },
+            Held::Text(_) => Input::Other,
         }
     }
 }
@@ -131,30 +183,22 @@ impl Fields {
         let mut fields: Vec<InputField> = Vec::new();
         let mut value_fields = Vec::with_capacity(spec.values.len());
         for value in &spec.values {
-            let (column, numeric) = match value.function {
-                Function::CountAll => {
-                    value_fields.push(None);
-                    continue;
-                }
-                Function::Count(column) => (column, false),
-                Function::Sum(column)
-                | Function::Avg(column)
-                | Function::Min(column)
-                | Function::Max(column) => (column, true),
+            let Some(column) = value.function.column() else {
+                value_fields.push(None);
+                continue;
             };
-            let at = fields
-                .iter()
-                .position(|field| field.column == column)
-                .unwrap_or_else(|| {
-                    let place = fields.len();
-                    fields.push(InputField {
-                        column,
-                        numeric: false,
-                    });
-                    place
-                });
-            fields[at].numeric |= numeric;
-            value_fields.push(Some(at));
+            let found = fields.iter().position(|field| field.column == column);
+            let field = found.unwrap_or_else(|| {
+                let place = fields.len();
+                fields.push(InputField::new(column));
+                place
+            });
+            let takes = value.function.takes();
+            fields[field].refuse(takes);
+            value_fields.push(Some(ValueField {
+                field,
+                reads_texts: !matches!(takes, Takes::Presence | Takes::Numbers),
+            }));
         }
         let mut group_only: Vec<Column> = spec.group_by.iter().map(|group| group.column).collect();
         group_only.retain(|&column| !fields.iter().any(|field| field.column == column));
@@ -165,5 +209,23 @@ impl Fields {
             value_fields,
             group_only,
         }
+    }
+}
+
+impl InputField {
+    fn new(column: Column) -> Self {
+        Self {
+            column,
+            refuses_texts: false,
+            refuses_long_texts: false,
+            refuses_booleans: false,
+        }
+    }
+
+    /// One more value uses it.
+    fn refuse(&mut self, takes: Takes) {
+        self.refuses_texts |= takes == Takes::Numbers;
+        self.refuses_long_texts |= matches!(takes, Takes::Shown | Takes::Ordered);
+        self.refuses_booleans |= matches!(takes, Takes::Numbers | Takes::Ordered);
     }
 }

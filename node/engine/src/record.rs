@@ -55,8 +55,16 @@ enum Slot {
     Null,
     Bool(bool),
     Number(Decimal),
-    InPayload { start: u32, len: u32 },
-    InScratch { start: u32, len: u32 },
+    /// It had more digits than can be held.
+    Rounded(Decimal),
+    InPayload {
+        start: u32,
+        len: u32,
+    },
+    InScratch {
+        start: u32,
+        len: u32,
+    },
     Bad,
 }
 
@@ -65,6 +73,8 @@ enum Slot {
 pub struct Cells {
     slots: Vec<Slot>,
     scratch: Vec<u8>,
+    /// Some number was rounded; nearly never, so that nobody need look for which.
+    has_rounded: bool,
 }
 
 impl Cells {
@@ -74,6 +84,7 @@ impl Cells {
         Self {
             slots: vec![Slot::Missing; columns],
             scratch: Vec::new(),
+            has_rounded: false,
         }
     }
 
@@ -81,6 +92,7 @@ impl Cells {
     #[inline]
     pub fn clear(&mut self) {
         self.slots.fill(Slot::Missing);
+        self.has_rounded = false;
         self.scratch.clear();
         if self.scratch.capacity() > KEPT_SCRATCH {
             self.scratch = Vec::new();
@@ -109,6 +121,13 @@ impl Cells {
     #[inline]
     pub fn set_number(&mut self, column: Column, value: Decimal) {
         self.slots[column.0] = Slot::Number(value);
+    }
+
+    /// Sets a cell to a number that had more digits than can be held.
+    #[cold]
+    pub fn set_rounded(&mut self, column: Column, value: Decimal) {
+        self.slots[column.0] = Slot::Rounded(value);
+        self.has_rounded = true;
     }
 
     /// Sets a cell to the text that stands in the payload at `range`, as it is: the caller has
@@ -184,10 +203,21 @@ impl<'a> Record<'a> {
             Slot::Missing => Cell::Missing,
             Slot::Null => Cell::Null,
             Slot::Bool(value) => Cell::Bool(value),
-            Slot::Number(value) => Cell::Number(value),
+            Slot::Number(value) | Slot::Rounded(value) => Cell::Number(value),
             Slot::InPayload { start, len } => Cell::Text(slice(self.payload, start, len)),
             Slot::InScratch { start, len } => Cell::Text(slice(&self.cells.scratch, start, len)),
             Slot::Bad => Cell::Bad,
         }
+    }
+
+    /// Whether any of its numbers was rounded.
+    #[inline]
+    pub(crate) fn has_rounded(&self) -> bool {
+        self.cells.has_rounded
+    }
+
+    /// Whether the number in `column` was rounded.
+    pub(crate) fn is_rounded(&self, column: Column) -> bool {
+        matches!(self.cells.slots[column.0], Slot::Rounded(_))
     }
 }

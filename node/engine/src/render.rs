@@ -7,7 +7,7 @@ use crate::group::{GroupValue, split_value};
 use crate::row::Seq;
 use crate::spec::{PipelineSpec, Timestamp};
 use crate::timestamp;
-use crate::value::Column;
+use crate::value::{Column, WindowLength};
 
 /// Writes rows, one after another into the same memory. What is the same for all rows of a pipeline,
 /// or of a window, is written once.
@@ -17,6 +17,7 @@ pub(crate) struct RowWriter<'a> {
     head: Vec<u8>,
     /// From behind the number up to the group.
     times: Vec<u8>,
+    length: WindowLength,
     out: Vec<u8>,
 }
 
@@ -29,16 +30,19 @@ impl<'a> RowWriter<'a> {
             spec,
             head,
             times: Vec::new(),
+            length: WindowLength::default(),
             out: Vec::new(),
         }
     }
 
     /// The next rows are of the window that ends at `end`.
     pub(crate) fn window(&mut self, end: i64) {
+        let start = self.spec.window.start_of(end);
+        self.length = WindowLength(end.saturating_sub(start));
         self.times.clear();
         let out = &mut self.times;
         out.extend_from_slice(b",\"revision\":0,\"start\":\"");
-        timestamp::write_to(Timestamp(self.spec.window.start_of(end)), out);
+        timestamp::write_to(Timestamp(start), out);
         out.extend_from_slice(b"\",\"end\":\"");
         timestamp::write_to(Timestamp(end), out);
         out.extend_from_slice(b"\",\"group\":");
@@ -67,7 +71,7 @@ impl<'a> RowWriter<'a> {
         out.extend_from_slice(b",\"values\":{");
         for (at, (column, value)) in columns.iter().zip(&self.spec.values).enumerate() {
             write_name(at, &value.name, out);
-            column.write_to(place, out);
+            column.write_to(place, self.length, out);
         }
         out.extend_from_slice(b"}}");
         (out, group)

@@ -3,6 +3,11 @@
 
 use crate::decimal::Decimal;
 
+mod function;
+
+pub(crate) use function::Takes;
+pub use function::{Function, Spread};
+
 /// Index of a lane within its feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);
@@ -99,23 +104,6 @@ pub struct ValueSpec {
     pub name: String,
     /// What it is.
     pub function: Function,
-}
-
-/// What is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Function {
-    /// Records of the group: `count()`.
-    CountAll,
-    /// Records in which the field is neither absent nor null nor unusable.
-    Count(Column),
-    /// The exact sum of the field's numbers; null without any.
-    Sum(Column),
-    /// Their average, to [`crate::AVERAGE_DIGITS`] digits; null without any.
-    Avg(Column),
-    /// The least of them; null without any.
-    Min(Column),
-    /// The largest of them; null without any.
-    Max(Column),
 }
 
 /// A condition with SQL's three-valued logic: a comparison with an absent or null field is unknown,

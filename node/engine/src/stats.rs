@@ -20,6 +20,9 @@ pub struct Counters {
     /// Fields of counted records that could not be used, once for each record and field; they count
     /// as null.
     pub bad_fields: u64,
+    /// Fields of counted records whose number had more digits than can be held, once for each record
+    /// and field.
+    pub rounded_fields: u64,
     /// Records that could not be used, by reason.
     pub dead_letters: ReasonCounts,
 }
@@ -32,6 +35,7 @@ impl Counters {
         count(&mut self.filtered, other.filtered);
         count(&mut self.partly_late, other.partly_late);
         count(&mut self.bad_fields, other.bad_fields);
+        count(&mut self.rounded_fields, other.rounded_fields);
         for (reason, number) in other.dead_letters.iter() {
             self.dead_letters.add(reason, number);
         }
@@ -44,6 +48,7 @@ impl Counters {
             self.filtered,
             self.partly_late,
             self.bad_fields,
+            self.rounded_fields,
         ] {
             out.unsigned(number);
         }
@@ -59,6 +64,7 @@ impl Counters {
             filtered: input.unsigned()?,
             partly_late: input.unsigned()?,
             bad_fields: input.unsigned()?,
+            rounded_fields: input.unsigned()?,
             dead_letters: ReasonCounts::default(),
         };
         for reason in Reason::ALL {
@@ -89,6 +95,8 @@ pub struct PipelineStats {
     pub partly_late: u64,
     /// Fields that could not be used, once for each counted record and field.
     pub bad_fields: u64,
+    /// Fields whose number had more digits than can be held, once for each counted record and field.
+    pub rounded_fields: u64,
     /// Records that could not be used, by reason: exact, also where not all were written.
     pub dead_letters: ReasonCounts,
     /// Dead letters that were only counted, not written.

@@ -230,6 +230,9 @@ impl<W: Write> Run<W> {
         if stats.bad_fields > 0 {
             summary += &format!(", {} unusable fields", stats.bad_fields);
         }
+        if stats.rounded_fields > 0 {
+            summary += &format!(", {} rounded fields", stats.rounded_fields);
+        }
         if let Some(first) = &self.first_undecodable {
             let Undecodable { lane, line, state } = first;
             summary += &format!(

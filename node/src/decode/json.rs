@@ -14,7 +14,7 @@ mod scan;
 mod shape;
 mod structure;
 
-use unisono_engine::decimal::Decimal;
+use unisono_engine::decimal::{Decimal, Prefix};
 use unisono_engine::record::RecordState;
 use unisono_engine::record::{Cells, Record};
 use unisono_engine::spec::{Column, Timestamp};
@@ -245,8 +245,9 @@ fn read_scalar(doc: &[u8], at: usize, column: Option<Column>, cells: &mut Cells)
             Some(column) => {
                 let (number, len) = Decimal::parse_prefix(&doc[at..])?;
                 match number {
-                    Ok(number) => cells.set_number(column, number),
-                    Err(_) => cells.set_bad(column),
+                    Prefix::Exact(number) => cells.set_number(column, number),
+                    Prefix::Rounded(number) => cells.set_rounded(column, number),
+                    Prefix::TooLarge => cells.set_bad(column),
                 }
                 Some(at + len)
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use unisono_engine::spec::{Column, Expr, Function, Operand, PipelineSpec, TimeSource};
+use unisono_engine::spec::{Column, Expr, Operand, PipelineSpec, TimeSource};
 
 /// The way to a field of a record.
 ///
@@ -225,13 +225,8 @@ pub fn remap(spec: &PipelineSpec, from: &FieldSet, onto: &FieldSet) -> Option<Pi
         group.column = moved(group.column)?;
     }
     for value in &mut spec.values {
-        match &mut value.function {
-            Function::CountAll => {}
-            Function::Count(column)
-            | Function::Sum(column)
-            | Function::Avg(column)
-            | Function::Min(column)
-            | Function::Max(column) => *column = moved(*column)?,
+        if let Some(column) = value.function.column_mut() {
+            *column = moved(*column)?;
         }
     }
     if let Some(filter) = &mut spec.filter {

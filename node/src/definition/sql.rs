@@ -14,6 +14,7 @@ use unisono_engine::decimal::Decimal;
 use unisono_engine::spec::{Column, CompareOp, Expr, Function, Operand};
 
 use super::fields::{FieldPath, FieldSet};
+use super::functions::{self, Argument};
 
 /// Longest SQL text in bytes: bounds the depth of what the parser builds.
 const MAX_SQL: usize = 10_000;
@@ -22,7 +23,7 @@ const CONDITIONS: &str = "a condition is made of = != <> < <= > >=, and, or, not
                           is not null, in (…), between, parentheses, and fields that are booleans";
 const OPERANDS: &str = "compare fields, 'text', numbers, true and false";
 const VALUES: &str =
-    "write count(), count(field), sum(field), avg(field), min(field) or max(field)";
+    "a value is a function of a field, as count(), sum(field), quantile(field, 0.99)";
 
 /// Translates a condition; the fields that it names are added to `fields`.
 ///
@@ -328,30 +329,26 @@ fn value_function(function: &SqlFunction, fields: &mut FieldSet) -> Result<Funct
             VALUES,
         ));
     }
-    let name = function.name.to_string().to_ascii_lowercase();
-    match (name.as_str(), args.as_slice()) {
-        ("count", [] | [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)]) => Ok(Function::CountAll),
-        (
-            "count" | "sum" | "avg" | "min" | "max",
-            [FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))],
-        ) => {
-            let column = column(arg, fields)?;
-            Ok(match name.as_str() {
-                "count" => Function::Count(column),
-                "sum" => Function::Sum(column),
-                "avg" => Function::Avg(column),
-                "min" => Function::Min(column),
-                _ => Function::Max(column),
-            })
-        }
-        ("count" | "sum" | "avg" | "min" | "max", _) => {
-            Err(refuse(span, &format!("{name} takes one field"), VALUES))
-        }
-        _ => Err(refuse(
-            span,
-            &format!("function {name} is not supported yet"),
-            VALUES,
-        )),
+    let arguments = args.iter().map(|arg| argument(arg, span, fields));
+    let arguments: Vec<Argument> = arguments.collect::<Result<_, _>>()?;
+    functions::function(&function.name.to_string(), &arguments)
+        .map_err(|refused| refuse(span, &refused.what, &refused.allowed))
+}
+
+/// What stands in a value's parentheses: `*`, a field or a number.
+fn argument(arg: &FunctionArg, span: Span, fields: &mut FieldSet) -> Result<Argument, String> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => Ok(Argument::Star),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(sql)) => match operand(sql, fields)? {
+            Operand::Column(column) => Ok(Argument::Column(column)),
+            Operand::Number(number) => Ok(Argument::Number(number)),
+            Operand::Text(_) | Operand::Bool(_) | Operand::Null => Err(refuse(
+                sql.span(),
+                &format!("{sql} is neither a field nor a number"),
+                VALUES,
+            )),
+        },
+        _ => Err(refuse(span, &format!("{arg} is not supported"), VALUES)),
     }
 }
 

@@ -7,15 +7,19 @@
 use serde::{Deserialize, Serialize};
 use unisono_engine::decimal::Decimal;
 use unisono_engine::spec::{
-    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, Operand, PipelineSpec, TimeFormat,
-    TimeSource, ValueSpec, WindowError, WindowSpec,
+    CloseSpec, Column, CompareOp, Expr, GroupColumn, Operand, PipelineSpec, TimeFormat, TimeSource,
+    WindowError, WindowSpec,
 };
 
 use super::PipelineDefinition;
 use super::fields::{FieldPath, FieldSet};
 
-/// The version that this program writes, and the newest that it reads.
-const VERSION: u32 = 2;
+mod values;
+
+/// The newest version that this program reads, and writes where it is needed.
+const VERSION: u32 = 3;
+/// The version that is written for what older programs know too: the same text from all of them.
+const OLD_VERSION: u32 = 2;
 
 /// Why a canonical text gives no definition.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +57,7 @@ struct Pipeline {
     group_by: Vec<(String, usize)>,
     window: Window,
     close: Close,
-    /// Name, function, column.
-    values: Vec<(String, String, Option<usize>)>,
+    values: Vec<values::Value>,
     max_future_ms: Option<i64>,
     group_bytes: usize,
 }
@@ -147,7 +150,11 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         canonical: _,
     } = definition;
     let pipeline = Pipeline {
-        version: VERSION,
+        version: if spec.values.iter().all(values::is_old) {
+            OLD_VERSION
+        } else {
+            VERSION
+        },
         name: name.clone(),
         sources: sources.clone(),
         fields: fields
@@ -178,7 +185,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
             records: spec.close.records,
             idle_ms: spec.close.idle_ms,
         },
-        values: spec.values.iter().map(write_value).collect(),
+        values: spec.values.iter().map(values::write).collect(),
         max_future_ms: spec.max_future_ms,
         group_bytes: spec.group_bytes,
     };
@@ -188,18 +195,6 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
 /// Texts, numbers and lists alone: nothing in them that JSON cannot hold.
 fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data is always JSON")
-}
-
-fn write_value(value: &ValueSpec) -> (String, String, Option<usize>) {
-    let (code, column) = match value.function {
-        Function::CountAll => ("count", None),
-        Function::Count(column) => ("count", Some(column.0)),
-        Function::Sum(column) => ("sum", Some(column.0)),
-        Function::Avg(column) => ("avg", Some(column.0)),
-        Function::Min(column) => ("min", Some(column.0)),
-        Function::Max(column) => ("max", Some(column.0)),
-    };
-    (value.name.clone(), code.to_owned(), column)
 }
 
 fn write_condition(expr: &Expr) -> Condition {
@@ -270,7 +265,8 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
             column: read_column(*column, count)?,
         })
     });
-    let values = pipeline.values.iter().map(|value| read_value(value, count));
+    let values = pipeline.values.iter();
+    let values = values.map(|value| values::read(value, count));
     let Window {
         size_ms,
         slide_ms,
@@ -313,28 +309,6 @@ fn read_column(column: usize, count: usize) -> Result<Column, String> {
     } else {
         Err(format!("no column {column}"))
     }
-}
-
-fn read_value(
-    (name, code, column): &(String, String, Option<usize>),
-    count: usize,
-) -> Result<ValueSpec, String> {
-    let function = match (
-        code.as_str(),
-        column.map(|c| read_column(c, count)).transpose()?,
-    ) {
-        ("count", None) => Function::CountAll,
-        ("count", Some(column)) => Function::Count(column),
-        ("sum", Some(column)) => Function::Sum(column),
-        ("avg", Some(column)) => Function::Avg(column),
-        ("min", Some(column)) => Function::Min(column),
-        ("max", Some(column)) => Function::Max(column),
-        _ => return Err(format!("unknown function {code:?}")),
-    };
-    Ok(ValueSpec {
-        name: name.clone(),
-        function,
-    })
 }
 
 fn read_condition(condition: &Condition, count: usize) -> Result<Expr, String> {

@@ -27,6 +27,7 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
         ("filtered", stats.filtered),
         ("partly_late", stats.partly_late),
         ("bad_fields", stats.bad_fields),
+        ("rounded_fields", stats.rounded_fields),
         ("dead_letters_suppressed", stats.dead_letters_suppressed),
     ];
     let letters = stats.dead_letters.iter();

@@ -59,12 +59,13 @@ impl Decimal {
     /// it is not looked at. `None` if no valid number stands there.
     #[inline]
     #[must_use]
-    pub fn parse_prefix(text: &[u8]) -> Option<(Result<Self, NumberError>, usize)> {
+    pub fn parse_prefix(text: &[u8]) -> Option<(Prefix, usize)> {
         if let Some((mantissa, scale, len)) = short_prefix(text) {
-            return Some((Ok(Self::pack(i128::from(mantissa), scale)), len));
+            let number = Self::pack(i128::from(mantissa), scale);
+            return Some((Prefix::Exact(number), len));
         }
         let (parts, rest) = split(text)?;
-        Some((value(&parts), text.len() - rest.len()))
+        Some((any_prefix(&parts), text.len() - rest.len()))
     }
 }
 
@@ -157,6 +158,18 @@ fn eight_digits(bytes: u64) -> (u64, usize) {
     (all, count)
 }
 
+/// What stands at the start of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefix {
+    /// A number, all of it.
+    Exact(Decimal),
+    /// A number with more digits than can be held: rounded to 30 digits after the point, and 36 in
+    /// all, half to the even digit.
+    Rounded(Decimal),
+    /// 10^28 or more.
+    TooLarge,
+}
+
 /// The parts of a number in JSON's syntax.
 struct Parts<'a> {
     negative: bool,
@@ -173,6 +186,47 @@ pub(super) fn any(text: &[u8]) -> Result<Decimal, NumberError> {
         Some((parts, [])) => value(&parts),
         _ => Err(NumberError::Syntax),
     }
+}
+
+#[cold]
+fn any_prefix(parts: &Parts<'_>) -> Prefix {
+    let rounded = match value(parts) {
+        Ok(number) => return Prefix::Exact(number),
+        Err(NumberError::TooPrecise) => rounded(parts),
+        Err(_) => None,
+    };
+    rounded.map_or(Prefix::TooLarge, Prefix::Rounded)
+}
+
+/// The number with as many digits as can be held, half rounded to the even one; `None` if that is
+/// 10^28 or more.
+fn rounded(parts: &Parts<'_>) -> Option<Decimal> {
+    let digits = || {
+        let all = parts.integer.iter().chain(parts.fraction);
+        all.skip_while(|&&digit| digit == b'0')
+            .map(|digit| digit - b'0')
+    };
+    let length = |count: usize| i64::try_from(count).unwrap_or(i64::MAX / 4);
+    let all = length(digits().count());
+    let scale = length(parts.fraction.len()).saturating_sub(parts.exponent);
+    // Digits before the point and behind it; the number is below 10^28.
+    let whole = all.saturating_sub(scale).max(0);
+    let fraction = i64::from(MAX_SCALE).min(i64::from(MAX_DIGITS) - whole);
+    let kept = all.saturating_sub(scale).saturating_add(fraction);
+    let Ok(kept) = usize::try_from(kept) else {
+        // Less than a tenth of the last digit.
+        return Some(Decimal::ZERO);
+    };
+    let mantissa = digits()
+        .take(kept)
+        .fold(0_i128, |value, digit| value * 10 + i128::from(digit));
+    let mut rest = digits().skip(kept);
+    let first = rest.next().unwrap_or(0);
+    let is_more = rest.any(|digit| digit > 0);
+    let rounds_up = first > 5 || (first == 5 && (is_more || mantissa % 2 == 1));
+    let mantissa = mantissa + i128::from(rounds_up);
+    let signed = if parts.negative { -mantissa } else { mantissa };
+    Decimal::from_parts(signed, u32::try_from(fraction).ok()?).ok()
 }
 
 fn value(parts: &Parts<'_>) -> Result<Decimal, NumberError> {
@@ -276,11 +330,65 @@ mod tests {
     #[track_caller]
     fn check(text: &str, rest: &str) {
         let whole = format!("{text}{rest}");
-        let expected = match Decimal::parse(text.as_bytes()) {
-            Err(NumberError::Syntax) => None,
-            number => Some((number, text.len())),
+        let found = Decimal::parse_prefix(whole.as_bytes());
+        match Decimal::parse(text.as_bytes()) {
+            Ok(number) => assert_eq!(found, Some((Prefix::Exact(number), text.len())), "{whole}"),
+            Err(NumberError::Syntax) => assert_eq!(found, None, "{whole}"),
+            Err(NumberError::TooLarge) => {
+                assert_eq!(found, Some((Prefix::TooLarge, text.len())), "{whole}");
+            }
+            Err(NumberError::TooPrecise) => {
+                let is_rounded =
+                    matches!(found, Some((Prefix::Rounded(_), len)) if len == text.len());
+                assert!(is_rounded, "{whole}");
+            }
+        }
+    }
+
+    #[track_caller]
+    fn check_rounded(text: &str, expected: &str) {
+        let Some((Prefix::Rounded(number), _)) = Decimal::parse_prefix(text.as_bytes()) else {
+            panic!("{text} is not rounded");
         };
-        assert_eq!(Decimal::parse_prefix(whole.as_bytes()), expected, "{whole}");
+        assert_eq!(number.to_string(), expected, "{text}");
+    }
+
+    #[test]
+    fn what_has_too_many_digits_is_rounded_half_to_even() {
+        let tiny = |digits: &str| format!("0.{}{digits}", "0".repeat(30 - digits.len()));
+        check_rounded("5.551115123125783e-17", &tiny("55511151231258"));
+        check_rounded(
+            "-5.551115123125783e-17",
+            &format!("-{}", tiny("55511151231258")),
+        );
+        check_rounded("1e-31", "0");
+        check_rounded("5e-31", "0");
+        check_rounded("5.0000000000000000000000000000000000001e-31", &tiny("1"));
+        check_rounded("15e-31", &tiny("2"));
+        check_rounded("25e-31", &tiny("2"));
+        check_rounded("25.1e-31", &tiny("3"));
+        check_rounded("4.9e-324", "0");
+        check_rounded("1e-99999999999999999999", "0");
+        check_rounded("-5e-31", "0");
+        check_rounded("0.9999999999999999999999999999995", "1");
+        // 36 digits in all.
+        check_rounded(
+            "1234567890123456789.123456789012345675",
+            "1234567890123456789.12345678901234568",
+        );
+        check_rounded(
+            "1234567890123456789.123456789012345665",
+            "1234567890123456789.12345678901234566",
+        );
+        check_rounded(
+            "9999999999999999999999999999.123456785",
+            "9999999999999999999999999999.12345678",
+        );
+        let largest = b"9999999999999999999999999999.999999995";
+        assert_eq!(
+            Decimal::parse_prefix(largest),
+            Some((Prefix::TooLarge, largest.len()))
+        );
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl LaneState {
                 Placement::Late => return self.reject(Reason::Late, record),
             },
         };
-        self.count(program, shared, pane, record);
+        self.count(program, shared, (pane, time), record);
     }
 
     #[inline]
@@ -93,7 +93,7 @@ impl LaneState {
         &mut self,
         program: &Program,
         shared: &mut PerRecord,
-        pane: PaneKey,
+        (pane, time): (PaneKey, Timestamp),
         record: &Record<'_>,
     ) {
         let Some(group) = shared.group(program.groups, record) else {
@@ -102,12 +102,15 @@ impl LaneState {
         count(&mut self.counters.counted, 1);
         let bad_fields = program.read(record, &mut shared.inputs);
         count(&mut self.counters.bad_fields, bad_fields);
+        if record.has_rounded() {
+            count(&mut self.counters.rounded_fields, program.rounded(record));
+        }
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self
             .panes
             .table(pane, group, &program.spec.values, dictionary);
         let inputs = &shared.inputs;
-        table.add(place, |value| program.input(value, inputs));
+        table.add(place, time, |value| program.input(value, inputs, record));
     }
 
     #[cold]

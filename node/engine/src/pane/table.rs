@@ -10,7 +10,7 @@
     reason = "lengths and places of what is in memory"
 )]
 
-use crate::spec::ValueSpec;
+use crate::spec::{Timestamp, ValueSpec};
 use crate::value::{Column, Input};
 
 /// Below so many numbers a pane is dense, whatever it holds.
@@ -50,7 +50,7 @@ impl PaneTable {
         Self {
             columns: values
                 .iter()
-                .map(|value| Column::new(value.function))
+                .map(|value| Column::new(&value.function))
                 .collect(),
             ..Self::default()
         }
@@ -69,11 +69,17 @@ impl PaneTable {
         &mut self.columns
     }
 
-    /// Takes one record of the group at `place` into value `value`.
+    /// Takes one record with this event time into the values of the group at `place`; `input` gives
+    /// what it holds for each of them.
     #[inline]
-    pub(crate) fn add(&mut self, place: usize, input: impl Fn(usize) -> Input) {
+    pub(crate) fn add<'a>(
+        &mut self,
+        place: usize,
+        time: Timestamp,
+        input: impl Fn(usize) -> Input<'a>,
+    ) {
         for (at, column) in self.columns.iter_mut().enumerate() {
-            column.add(place, input(at));
+            column.add(place, time, input(at));
         }
     }
 
@@ -297,6 +303,7 @@ impl SparseIndex {
 mod tests {
     use super::*;
     use crate::spec::Function;
+    use crate::value::WindowLength;
 
     fn values() -> Vec<ValueSpec> {
         vec![ValueSpec {
@@ -309,7 +316,7 @@ mod tests {
         let mut table = PaneTable::new(&values());
         for group in groups {
             let (place, _) = table.place_or_add(group, group);
-            table.add(place, |_| Input::Other);
+            table.add(place, Timestamp(0), |_| Input::Other);
         }
         table
     }
@@ -320,7 +327,7 @@ mod tests {
             .groups()
             .map(|(group, place)| {
                 let mut out = Vec::new();
-                table.columns[0].write_to(place, &mut out);
+                table.columns[0].write_to(place, WindowLength(0), &mut out);
                 (group, String::from_utf8_lossy(&out).into_owned())
             })
             .collect();

@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
         self.wide_unsigned(((value << 1) ^ (value >> 127)).cast_unsigned());
     }
 
-    fn wide_unsigned(&mut self, mut value: u128) {
+    pub(crate) fn wide_unsigned(&mut self, mut value: u128) {
         while value >= 0x80 {
             self.byte((value & 0x7f) as u8 | 0x80);
             value >>= 7;
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
     }
 
-    fn wide_unsigned(&mut self) -> Result<u128, Fault> {
+    pub(crate) fn wide_unsigned(&mut self) -> Result<u128, Fault> {
         let mut value = 0_u128;
         for shift in (0..128).step_by(7) {
             let byte = self.byte()?;

@@ -33,7 +33,7 @@ pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) {
 /// What the bytes of a group's states depend on.
 fn shape(spec: &PipelineSpec) -> impl Iterator<Item = u8> + '_ {
     let kinds = spec.values.iter();
-    kinds.map(|value| Column::new(value.function).kind())
+    kinds.map(|value| Column::new(&value.function).kind())
 }
 
 fn write_shape(spec: &PipelineSpec, out: &mut Writer<'_>) {

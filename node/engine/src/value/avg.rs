@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use ethnum::U256;
 
-use super::State;
 use super::exact::ExactSum;
+use super::{State, WindowLength};
 use crate::decimal::{Decimal, power_of_ten_wide, write_digits};
 use crate::part::codec::{Fault, Reader, Writer};
 
@@ -28,12 +28,14 @@ impl Avg {
 }
 
 impl State for Avg {
+    type How = ();
+
     fn merge(&mut self, other: &Self) {
         self.sum.merge(&other.sum);
         self.numbers = self.numbers.saturating_add(other.numbers);
     }
 
-    fn write_to(&self, out: &mut Vec<u8>) {
+    fn write_to(&self, (): &(), _: WindowLength, out: &mut Vec<u8>) {
         if self.numbers == 0 {
             out.extend_from_slice(super::NULL);
             return;
@@ -55,7 +57,7 @@ impl State for Avg {
         }
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode((): &(), input: &mut Reader<'_>) -> Result<Self, Fault> {
         let numbers = input.unsigned()?;
         let sum = if numbers > 0 {
             ExactSum::decode(input)?
@@ -171,7 +173,7 @@ mod tests {
             avg.add(Decimal::parse(number.as_bytes()).unwrap());
         }
         let mut out = Vec::new();
-        avg.write_to(&mut out);
+        avg.write_to(&(), WindowLength(0), &mut out);
         String::from_utf8(out).unwrap()
     }
 

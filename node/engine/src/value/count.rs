@@ -1,6 +1,6 @@
 //! `count()` and `count(field)`.
 
-use super::State;
+use super::{State, WindowLength};
 use crate::part::codec::{Fault, Reader, Writer};
 
 /// How many records were counted.
@@ -15,12 +15,15 @@ impl Count {
 }
 
 impl State for Count {
+    type How = ();
+    const FLAT: bool = true;
+
     #[inline]
     fn merge(&mut self, other: &Self) {
         self.0 = self.0.saturating_add(other.0);
     }
 
-    fn write_to(&self, out: &mut Vec<u8>) {
+    fn write_to(&self, (): &(), _: WindowLength, out: &mut Vec<u8>) {
         crate::render::write_unsigned(self.0, out);
     }
 
@@ -28,7 +31,7 @@ impl State for Count {
         out.unsigned(self.0);
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode((): &(), input: &mut Reader<'_>) -> Result<Self, Fault> {
         Ok(Self(input.unsigned()?))
     }
 }

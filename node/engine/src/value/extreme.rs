@@ -1,101 +1,101 @@
-//! `min(field)` and `max(field)` over numbers.
+//! `min(field)` and `max(field)`: of the numbers, or, where there is none, of the texts by their
+//! bytes. So one text among numbers hides none of them, and times as RFC 3339 have a least and a
+//! largest.
 
-use super::State;
+use super::kept::Kept;
+use super::{Input, State, TEXT_BYTES, WindowLength};
 use crate::decimal::Decimal;
 use crate::part::codec::{Fault, Reader, Writer};
 
-/// The least number seen; nothing, if none was.
+/// The least number seen, else the least text; nothing, if neither was.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Min(Option<Decimal>);
+pub(crate) struct Min(Kept);
 
-/// The largest number seen; nothing, if none was.
+/// The largest number seen, else the largest text; nothing, if neither was.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Max(Option<Decimal>);
+pub(crate) struct Max(Kept);
 
 impl Min {
     #[inline]
     pub(crate) fn add(&mut self, number: Decimal) {
-        if self.0.is_none_or(|least| number < least) {
-            self.0 = Some(number);
+        match &self.0 {
+            Kept::Number(least) if *least <= number => {}
+            _ => self.0 = Kept::Number(number),
         }
+    }
+
+    #[inline]
+    pub(crate) fn add_text(&mut self, text: &[u8]) {
+        add_text(&mut self.0, text, |text, least| text < least);
     }
 }
 
 impl Max {
     #[inline]
     pub(crate) fn add(&mut self, number: Decimal) {
-        if self.0.is_none_or(|largest| number > largest) {
-            self.0 = Some(number);
-        }
-    }
-}
-
-impl State for Min {
-    fn merge(&mut self, other: &Self) {
-        if let Some(number) = other.0 {
-            self.add(number);
+        match &self.0 {
+            Kept::Number(largest) if *largest >= number => {}
+            _ => self.0 = Kept::Number(number),
         }
     }
 
-    fn write_to(&self, out: &mut Vec<u8>) {
-        write(self.0, out);
-    }
-
-    fn encode(&self, out: &mut Writer<'_>) {
-        encode(self.0, out);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
-        Ok(Self(decode(input)?))
+    #[inline]
+    pub(crate) fn add_text(&mut self, text: &[u8]) {
+        add_text(&mut self.0, text, |text, largest| text > largest);
     }
 }
 
-impl State for Max {
-    fn merge(&mut self, other: &Self) {
-        if let Some(number) = other.0 {
-            self.add(number);
+#[inline]
+fn add_text(kept: &mut Kept, text: &[u8], is_beyond: impl FnOnce(&[u8], &[u8]) -> bool) {
+    let replaces = match &*kept {
+        Kept::Number(_) => false,
+        Kept::Text(kept) => is_beyond(text, kept),
+        Kept::Nothing | Kept::Bool(_) => true,
+    };
+    if replaces && text.len() <= TEXT_BYTES {
+        kept.set(Input::Text(text));
+    }
+}
+
+fn decode(input: &mut Reader<'_>) -> Result<Kept, Fault> {
+    match Kept::decode(input)? {
+        Kept::Bool(_) => Err(Fault::Damaged("a boolean is neither least nor largest")),
+        kept => Ok(kept),
+    }
+}
+
+/// Both are the same but for the side.
+macro_rules! extreme {
+    ($kind:ident) => {
+        impl State for $kind {
+            type How = ();
+
+            fn merge(&mut self, other: &Self) {
+                match &other.0 {
+                    Kept::Number(number) => self.add(*number),
+                    Kept::Text(text) => self.add_text(text),
+                    Kept::Nothing | Kept::Bool(_) => {}
+                }
+            }
+
+            fn write_to(&self, (): &(), _: WindowLength, out: &mut Vec<u8>) {
+                self.0.write_to(out);
+            }
+
+            fn encode(&self, out: &mut Writer<'_>) {
+                self.0.encode(out);
+            }
+
+            fn decode((): &(), input: &mut Reader<'_>) -> Result<Self, Fault> {
+                Ok(Self(decode(input)?))
+            }
+
+            fn heap(&self) -> usize {
+                self.0.heap()
+            }
         }
-    }
-
-    fn write_to(&self, out: &mut Vec<u8>) {
-        write(self.0, out);
-    }
-
-    fn encode(&self, out: &mut Writer<'_>) {
-        encode(self.0, out);
-    }
-
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
-        Ok(Self(decode(input)?))
-    }
+    };
 }
 
-fn write(number: Option<Decimal>, out: &mut Vec<u8>) {
-    match number {
-        Some(number) => number.write_to(out),
-        None => out.extend_from_slice(super::NULL),
-    }
-}
-
-fn encode(number: Option<Decimal>, out: &mut Writer<'_>) {
-    match number {
-        None => out.byte(u8::MAX),
-        Some(number) => {
-            // A scale is at most 30.
-            out.byte(u8::try_from(number.scale()).unwrap_or(u8::MAX));
-            out.wide_signed(number.mantissa());
-        }
-    }
-}
-
-fn decode(input: &mut Reader<'_>) -> Result<Option<Decimal>, Fault> {
-    match input.byte()? {
-        u8::MAX => Ok(None),
-        scale => {
-            let number = Decimal::from_parts(input.wide_signed()?, u32::from(scale));
-            Ok(Some(number.map_err(|_| {
-                Fault::Damaged("a number is out of its limits")
-            })?))
-        }
-    }
-}
+extreme!(Min);
+extreme!(Max);

@@ -1,7 +1,7 @@
 //! `sum(field)`: exact.
 
-use super::State;
 use super::exact::ExactSum;
+use super::{State, WindowLength};
 use crate::decimal::Decimal;
 use crate::part::codec::{Fault, Reader, Writer};
 
@@ -17,13 +17,15 @@ impl Sum {
 }
 
 impl State for Sum {
+    type How = ();
+
     fn merge(&mut self, other: &Self) {
         if let Some(other) = &other.0 {
             self.0.get_or_insert_default().merge(other);
         }
     }
 
-    fn write_to(&self, out: &mut Vec<u8>) {
+    fn write_to(&self, (): &(), _: WindowLength, out: &mut Vec<u8>) {
         match &self.0 {
             Some(sum) => sum.write_to(out),
             None => out.extend_from_slice(super::NULL),
@@ -37,7 +39,7 @@ impl State for Sum {
         }
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self, Fault> {
+    fn decode((): &(), input: &mut Reader<'_>) -> Result<Self, Fault> {
         match input.byte()? {
             0 => Ok(Self(None)),
             1 => Ok(Self(Some(ExactSum::decode(input)?))),

@@ -5,7 +5,8 @@ use unisono_engine::spec::PipelineSpec;
 use unisono_engine::{PART_VERSION, RestoreError};
 use xxhash_rust::xxh3::xxh3_128;
 
-use unisono_engine::spec::{Function, GroupColumn};
+use unisono_engine::decimal::Decimal;
+use unisono_engine::spec::{Function, GroupColumn, Spread};
 
 use crate::golden;
 use crate::harness::{Engine, Parts};
@@ -148,6 +149,21 @@ fn every_kind() -> PipelineSpec {
             value("avg", Function::Avg(VALUE)),
             value("min", Function::Min(VALUE)),
             value("max", Function::Max(VALUE)),
+            value("dev", Function::Spread(VALUE, Spread::Deviation)),
+            value(
+                "half",
+                Function::Quantile(VALUE, Decimal::from_parts(5, 1).unwrap()),
+            ),
+            value("users", Function::Distinct(VALUE)),
+            value("top", Function::Top(VALUE, 3)),
+            value(
+                "by",
+                Function::Histogram(VALUE, vec![Decimal::ZERO, Decimal::from_i64(4)]),
+            ),
+            value("first", Function::First(VALUE)),
+            value("last", Function::Last(VALUE)),
+            value("grown", Function::Increase(VALUE)),
+            value("rate", Function::Rate(VALUE)),
         ],
         ..plain()
     }

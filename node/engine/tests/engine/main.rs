@@ -15,3 +15,4 @@ mod lateness;
 mod properties;
 mod rows;
 mod timeline;
+mod values;

@@ -106,7 +106,7 @@ pub fn take(outputs: Vec<StreamOutput>, kind: StreamKind, rows: &mut Vec<Row>) {
 }
 
 /// All rows, with the records in ticks of at most `most` records of each lane, drawn anew for each.
-fn rows_split(case: &Case, random: &mut Random, most: u64) -> Vec<Row> {
+pub fn rows_split(case: &Case, random: &mut Random, most: u64) -> Vec<Row> {
     let mut engine = engine(case);
     let batches: Vec<Batch> = case.lanes.iter().map(|lane| batch(lane)).collect();
     let mut taken = vec![0; batches.len()];
@@ -152,8 +152,8 @@ fn ticks_interleaving_and_restarts_decide_no_row() {
     }
 }
 
-/// Per window end and group: count and sum, worked out record by record.
-fn reference(case: &Case) -> BTreeMap<(i64, u64), (u64, i64)> {
+/// Per window end and group: the events that count, worked out record by record.
+pub fn counted(case: &Case) -> BTreeMap<(i64, u64), Vec<Event>> {
     let (size, slide) = (case.spec.window.size_ms(), case.spec.window.slide_ms());
     let mut windows = BTreeMap::new();
     for lane in &case.lanes {
@@ -175,9 +175,8 @@ fn reference(case: &Case) -> BTreeMap<(i64, u64), (u64, i64)> {
                     } else {
                         event.group
                     };
-                    let entry: &mut (u64, i64) = windows.entry((end, group)).or_default();
-                    entry.0 += 1;
-                    entry.1 += event.value;
+                    let events: &mut Vec<Event> = windows.entry((end, group)).or_default();
+                    events.push(*event);
                 }
                 end += slide;
             }
@@ -205,9 +204,11 @@ fn rows_are_those_of_a_plain_count() {
             // Rows of empty windows.
             .filter(|row| !row.contains("\"n\":0,"))
             .collect();
-        let expected: Vec<String> = reference(&case)
+        let expected: Vec<String> = counted(&case)
             .iter()
-            .map(|((end, group), (n, sum))| {
+            .map(|((end, group), events)| {
+                let n = events.len();
+                let sum: i64 = events.iter().map(|event| event.value).sum();
                 let is_grouped = !case.spec.group_by.is_empty();
                 let group = if is_grouped {
                     format!("{{\"g\":\"g{group}\"}}")

@@ -123,13 +123,27 @@ fn values_are_translated() {
     assert_eq!(value("avg(\"a.b\")"), Ok(Function::Avg(Column(1))));
     assert_eq!(value("min(a.b)"), Ok(Function::Min(Column(2))));
     assert_eq!(value("max(a)"), Ok(Function::Max(Column(0))));
+    let p99 = Decimal::parse(b"0.99").unwrap();
+    assert_eq!(
+        value("quantile(a, .990)"),
+        Ok(Function::Quantile(Column(0), p99))
+    );
+    assert_eq!(value("Top(a, 3)"), Ok(Function::Top(Column(0), 3)));
+    let bounds = vec![Decimal::from_i64(-1), Decimal::from_i64(5)];
+    assert_eq!(
+        value("histogram(a, -1, 5)"),
+        Ok(Function::Histogram(Column(0), bounds))
+    );
     for bad in [
         "sum()",
         "sum(*)",
         "sum(a, b)",
         "sum(a + 1)",
         "count(distinct a)",
-        "quantile(a, 0.99)",
+        "quantile(a, 99)",
+        "top(a, 0)",
+        "sum('a')",
+        "summ(a)",
         "sum(a) over ()",
         "sum(a) filter (where a > 1)",
         "a",
@@ -137,7 +151,9 @@ fn values_are_translated() {
     ] {
         let message = value(bad).unwrap_err();
         assert!(
-            message.contains("write count()") || message.contains("condition"),
+            ["write ", "a value is", "condition", "compare"]
+                .iter()
+                .any(|rule| message.contains(rule)),
             "{bad}: {message}"
         );
     }
