@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::close::{Closed, Closing, EmptyWindows};
 use crate::dead_letter::{DeadLetter, Reason};
 use crate::lane::{LaneEngine, LaneTables};
-use crate::merge::{Order, each_group};
+use crate::merge::{LaneHops, Order, each_group};
 use crate::pane::table::PaneTable;
 use crate::plan::Program;
 use crate::render::{self, RowWriter};
@@ -185,7 +185,7 @@ impl Pipeline {
     pub(crate) fn write(
         &mut self,
         closings: &Closings,
-        order: &mut Order,
+        (order, hops): (&mut Order, &mut [LaneHops]),
         label: impl Fn(usize) -> String,
         emit: &mut dyn FnMut(StreamId, RowRef<'_>),
     ) {
@@ -220,7 +220,7 @@ impl Pipeline {
             };
             match closing {
                 Closing::WithData { .. } => {
-                    each_group(&program.spec, end, &closings.lanes, order, row);
+                    each_group(&program.spec, end, &closings.lanes, order, hops, row);
                 }
                 Closing::Empty { .. } => {
                     let mut table = PaneTable::new(&program.spec.values);

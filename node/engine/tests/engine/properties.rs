@@ -45,7 +45,7 @@ pub fn case(seed: u64) -> Case {
     } else {
         grouped()
     };
-    let (size, slide) = [(10, 10), (30, 10), (60, 5)][random.below(3) as usize];
+    let (size, slide) = [(10, 10), (30, 10), (60, 5), (200, 1)][random.below(4) as usize];
     spec.window = window(size, slide);
     spec.close = CloseSpec {
         lag_ms: random.below(20) as i64 * 1000,
