@@ -141,7 +141,7 @@ impl<'a> LaneWindow<'a> {
         let mut panes = lane
             .panes
             .iter()
-            .filter(|(key, _)| key.counts_in(spec.window, end))
+            .filter(|(key, _)| key.counts_in(&spec.window, end))
             .map(|(_, table)| &**table);
         let Some(first) = panes.next() else {
             return Self::Nothing;
@@ -225,8 +225,11 @@ pub(crate) fn each_group(
 
 /// What is kept of lanes from window to window, if windows of this kind gain by it: else empty.
 pub(crate) fn kept_hops(spec: &PipelineSpec, lanes: usize) -> Vec<LaneHops> {
-    let panes = spec.window.size_ms().div_euclid(spec.window.slide_ms());
-    let lanes = if panes > MERGED_DIRECTLY { lanes } else { 0 };
+    let lanes = if spec.window.panes() > MERGED_DIRECTLY {
+        lanes
+    } else {
+        0
+    };
     std::iter::repeat_with(LaneHops::default)
         .take(lanes)
         .collect()

@@ -116,7 +116,7 @@ impl Pipeline {
             let panes = lanes
                 .iter()
                 .flat_map(|lane| lane.pipelines[at].state.panes.keys());
-            let window = self.spec().window;
+            let window = &self.spec().window;
             let open = self.closed.open_ends(window, panes, Timestamp(i64::MAX));
             self.open_windows = open.count() as u64;
         }
@@ -141,7 +141,8 @@ impl Pipeline {
         let Some(watermark) = watermark else {
             return closings;
         };
-        let window = self.spec().window;
+        let program = Arc::clone(&self.program);
+        let window = &program.spec.window;
         let empty = if self.spec().group_by.is_empty() {
             EmptyWindows::Shown
         } else {
@@ -176,7 +177,7 @@ impl Pipeline {
         let panes = lanes
             .iter()
             .flat_map(|lane| lane.pipelines[at].state.panes.keys());
-        let last = panes.map(|pane| pane.last_end(self.spec().window)).max()?;
+        let last = panes.map(|pane| pane.last_end(&self.spec().window)).max()?;
         Some(Timestamp(last))
     }
 

@@ -69,11 +69,11 @@ impl PipelineSnapshot {
         }
     }
 
-    fn open_ends(&self) -> impl Iterator<Item = i64> {
+    fn open_ends(&self) -> impl Iterator<Item = i64> + '_ {
         let panes = self.tables.iter().flat_map(|lane| &lane.panes);
         let closed: Closed = self.pipeline.closed;
         closed.open_ends(
-            self.pipeline.spec().window,
+            &self.pipeline.spec().window,
             panes.map(|&(key, _)| key),
             Timestamp(i64::MAX),
         )

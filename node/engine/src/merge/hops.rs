@@ -62,7 +62,7 @@ impl LaneHops {
     /// Moves on to the window with this end, which is later than all before. `panes` are the lane's,
     /// ascending, at least those of the window; what counts in windows of the past must not change.
     pub(crate) fn advance(&mut self, spec: &PipelineSpec, end: i64, panes: &[LentPane]) {
-        let window = spec.window;
+        let window = &spec.window;
         let start = window.start_of(end);
         let done = self.end.replace(end);
         let Some(done) = done.filter(|_| start < self.middle) else {
@@ -103,7 +103,7 @@ impl LaneHops {
     fn make_front(
         &mut self,
         values: &[ValueSpec],
-        window: WindowSpec,
+        window: &WindowSpec,
         end: i64,
         panes: &[LentPane],
     ) {
