@@ -47,12 +47,15 @@ pub struct PipelineInfo {
 }
 
 /// The shape of a pipeline's windows, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowInfo {
-    /// The length of a window.
+    /// The length of a window; 0 where not all have one length.
     pub size_ms: i64,
     /// The distance between two windows' starts; equal to the size where windows do not overlap.
     pub slide_ms: i64,
+    /// What the windows follow where not all have one length: `day of Asia/Taipei`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
 }
 
 /// The answer of `/v1/cluster`: the cluster as this node sees it.

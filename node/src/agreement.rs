@@ -13,7 +13,7 @@ use unisono_replication::machine::Machine;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::config::{NodeConfig, SinkConfig, SourceConfig};
-use crate::definition::PipelineDefinition;
+use crate::definition::{PipelineDefinition, as_written};
 
 #[cfg(test)]
 pub use drift::{DifferingKey, DriftState};
@@ -81,7 +81,7 @@ pub fn definitions(config: &NodeConfig) -> Vec<FileDefinition> {
 /// The hash of a pipeline's canonical text and the name of its sink.
 #[must_use]
 pub fn pipeline_hash(canonical: &str, sink: &str) -> u128 {
-    hash_of(&[canonical, sink])
+    hash_of(&[&as_written(canonical), sink])
 }
 
 /// The hash of texts, none of which holds a zero byte.

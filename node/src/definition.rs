@@ -4,12 +4,14 @@ mod fields;
 mod functions;
 mod sql;
 mod wire;
+mod zone;
 
 use unisono_engine::spec::PipelineSpec;
 
 pub use fields::{FieldPath, FieldPathError, FieldSet, remap};
 pub use sql::{parse_condition, parse_value};
-pub use wire::CanonicalError;
+pub use wire::{CanonicalError, as_written};
+pub use zone::zone_named;
 
 /// The sink that needs no config.
 pub use unisono_replication::machine::BUILTIN_SINK;

@@ -15,7 +15,7 @@ use unisono_api::{
 };
 use unisono_engine::PipelineStats;
 use unisono_engine::row::{Incarnation, Seq, StreamId, StreamKind};
-use unisono_engine::spec::Timestamp;
+use unisono_engine::spec::{Timestamp, WindowSpec};
 use unisono_engine::timestamp;
 use unisono_replication::machine::Pipeline;
 use unisono_replication::rt::Handle;
@@ -116,9 +116,7 @@ impl NodeService {
             ..PipelineInfo::default()
         };
         if let Some(definition) = agreed.definitions.get(&incarnation) {
-            let window = definition.spec.window;
-            let (size_ms, slide_ms) = (window.size_ms(), window.slide_ms());
-            info.window = WindowInfo { size_ms, slide_ms };
+            info.window = window_info(&definition.spec.window);
             let groups = definition.spec.group_by.iter();
             info.group_fields = groups.map(|group| group.name.clone()).collect();
             info.sources.clone_from(&definition.sources);
@@ -259,6 +257,24 @@ impl Service for NodeService {
 
     fn metrics(&self) -> Vec<Metric> {
         metrics::all(&self.core)
+    }
+}
+
+fn window_info(window: &WindowSpec) -> WindowInfo {
+    match window {
+        WindowSpec::Fixed(fixed) => WindowInfo {
+            size_ms: fixed.size_ms(),
+            slide_ms: fixed.slide_ms(),
+            kind: None,
+        },
+        WindowSpec::Calendar(calendar) => WindowInfo {
+            kind: Some(format!(
+                "{} of {}",
+                calendar.unit().name(),
+                calendar.zone().name()
+            )),
+            ..WindowInfo::default()
+        },
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) fn pipeline(name: &str, incarnation: u64) -> PipelineInfo {
         window: WindowInfo {
             size_ms: 60_000,
             slide_ms: 60_000,
+            kind: None,
         },
         group_fields: vec!["rcode".into(), "limit".into()],
         digest: "0".repeat(32),

@@ -48,36 +48,37 @@ impl Closed {
     /// ascending.
     pub(crate) fn open_ends(
         self,
-        window: WindowSpec,
+        window: &WindowSpec,
         panes: impl Iterator<Item = PaneKey>,
         to: Timestamp,
     ) -> impl Iterator<Item = i64> {
-        let slide = window.slide_ms();
-        let clip = move |(first, last): (i64, i64)| {
-            let first = self.first_open(first, slide)?;
-            let last = last.min(to.0);
-            // An empty range where the window is still to come.
-            Some((first..=last).step_by(usize::try_from(slide).ok()?))
-        };
         // A closed range may begin in the past by more than a pane: then its open rest is what
         // counts.
         window_ends(window, panes)
             .into_iter()
-            .filter_map(clip)
-            .flatten()
+            .flat_map(move |(first, last)| {
+                let first = self.first_open(window, first);
+                let ends = std::iter::successors(first, |&end| window.next_end(end));
+                ends.take_while(move |&end| end <= last.min(to.0))
+            })
     }
 
-    /// The first end from `first` on, in steps of the slide, that is not closed.
-    fn first_open(self, first: i64, slide: i64) -> Option<i64> {
-        match self.through {
-            Some(through) if through.0 >= first => {
+    /// The first end from `first` on that is not closed.
+    fn first_open(self, window: &WindowSpec, first: i64) -> Option<i64> {
+        let through = match self.through {
+            Some(through) if through.0 >= first => through.0,
+            _ => return Some(first),
+        };
+        match window.fixed() {
+            Some(fixed) => {
                 // Both may lie anywhere, and more than 64 bits apart: only their rests are
                 // subtracted.
+                let slide = fixed.slide_ms();
                 let rest = |time: i64| time.rem_euclid(slide);
-                let into = rest(rest(through.0).saturating_sub(rest(first)));
-                through.0.checked_add(slide.saturating_sub(into))
+                let into = rest(rest(through).saturating_sub(rest(first)));
+                through.checked_add(slide.saturating_sub(into))
             }
-            _ => Some(first),
+            None => window.next_end(through),
         }
     }
 
@@ -85,7 +86,7 @@ impl Closed {
     /// the watermark is not beyond.
     pub(crate) fn advance(
         &mut self,
-        window: WindowSpec,
+        window: &WindowSpec,
         empty: EmptyWindows,
         panes: impl Iterator<Item = PaneKey>,
         watermark: Timestamp,
@@ -94,33 +95,45 @@ impl Closed {
         if self.through.is_some_and(|through| through >= watermark) {
             return closing;
         }
-        let slide = window.slide_ms();
+        // Most ticks reach no window's end: then panes, of which there may be thousands, are not
+        // looked at.
+        if self
+            .through
+            .is_some_and(|through| window.pane_of(through.0).1 > watermark.0)
+        {
+            self.through = Some(watermark);
+            return closing;
+        }
         let ends: Vec<i64> = self.open_ends(window, panes, watermark).collect();
         for end in ends {
-            self.push_empty(empty, slide, end.saturating_sub(1), &mut closing);
+            self.push_empty(empty, window, end.saturating_sub(1), &mut closing);
             closing.push(Closing::WithData { end });
             self.last_with_data = Some(end);
         }
-        self.push_empty(empty, slide, watermark.0, &mut closing);
+        self.push_empty(empty, window, watermark.0, &mut closing);
         self.through = Some(watermark);
         closing
     }
 
     /// The empty windows after the last one with data, up to `to`, that are not closed.
-    fn push_empty(self, empty: EmptyWindows, slide: i64, to: i64, closing: &mut Vec<Closing>) {
+    fn push_empty(
+        self,
+        empty: EmptyWindows,
+        window: &WindowSpec,
+        to: i64,
+        closing: &mut Vec<Closing>,
+    ) {
         let (EmptyWindows::Shown, Some(last)) = (empty, self.last_with_data) else {
             return;
         };
-        let bound = to.min(last.saturating_add(slide.saturating_mul(MOST_EMPTY)));
-        let Some(mut end) = self.first_open(last.saturating_add(slide), slide) else {
+        let bound = to.min(window.end_after(last, MOST_EMPTY));
+        let Some(first) = window.next_end(last) else {
             return;
         };
-        while end <= bound {
+        let mut next = self.first_open(window, first);
+        while let Some(end) = next.filter(|&end| end <= bound) {
             closing.push(Closing::Empty { end });
-            match end.checked_add(slide) {
-                Some(next) => end = next,
-                None => return,
-            }
+            next = window.next_end(end);
         }
     }
 }
@@ -130,8 +143,11 @@ impl Closed {
 mod tests {
     use super::*;
 
+    fn window() -> WindowSpec {
+        WindowSpec::new(10, 10, 0).unwrap()
+    }
+
     fn advance(closed: &mut Closed, panes: &[i64], to: i64) -> String {
-        let window = WindowSpec::new(10, 10, 0).unwrap();
         let panes = panes.iter().map(|&start| PaneKey {
             start,
             first_end: start + 10,
@@ -140,7 +156,7 @@ mod tests {
             Closing::WithData { end } => format!("{end}"),
             Closing::Empty { end } => format!("({end})"),
         };
-        let closing = closed.advance(window, EmptyWindows::Shown, panes, Timestamp(to));
+        let closing = closed.advance(&window(), EmptyWindows::Shown, panes, Timestamp(to));
         closing.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
@@ -182,7 +198,7 @@ mod tests {
         assert!(ends.starts_with("-10 (0) (10) (20) (30) 40 (50) "));
         assert_eq!(ends.split(' ').count(), 6 + 1000);
         assert_eq!(advance(&mut closed, &[-20, 30, 50], i64::MAX), "");
-        assert_eq!(closed.first_open(-20, 10), None);
+        assert_eq!(closed.first_open(&window(), -20), None);
     }
 
     #[test]

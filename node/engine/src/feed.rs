@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::lane::LaneEngine;
-use crate::merge::Order;
+use crate::merge::{LaneHops, Order, kept_hops};
 use crate::pipeline::{Closings, Pipeline};
 use crate::plan::Common;
 use crate::row::{Digest, Incarnation, RowRef, Seq, StreamId, StreamKind};
@@ -70,6 +70,8 @@ pub struct FeedEngine {
     pub(crate) common: Common,
     /// The order of groups, for each of [`Common::groups`]: kept from window to window.
     orders: Vec<Order>,
+    /// For each pipeline, what its closing keeps of the lanes from window to window.
+    hops: Vec<Vec<LaneHops>>,
     /// The agreed time of the last tick.
     pub(crate) previous_agreed: Option<Timestamp>,
 }
@@ -203,17 +205,32 @@ impl FeedEngine {
     /// row, of each pipeline, in the order in which they were added, its rows and then its dead
     /// letters.
     pub fn write(&mut self, settled: Settled, emit: &mut dyn FnMut(StreamId, RowRef<'_>)) {
-        for (pipeline, closings) in self.pipelines.iter_mut().zip(settled.closings) {
+        self.hops.resize_with(self.pipelines.len(), Vec::new);
+        let pipelines = self.pipelines.iter_mut().zip(&mut self.hops);
+        for ((pipeline, hops), closings) in pipelines.zip(settled.closings) {
             if closings.is_empty() {
                 continue;
             }
+            if hops.len() != self.lanes.len() {
+                // A lane joined: what is kept of the others is soon made again.
+                *hops = kept_hops(pipeline.spec(), self.lanes.len());
+            }
             let order = &mut self.orders[pipeline.program.groups];
             let label = |lane: usize| self.lanes[lane].label.clone();
-            pipeline.write(&closings, order, label, emit);
+            pipeline.write(&closings, (order, hops), label, emit);
             if order.memory() > KEPT_ORDER_BYTES {
                 *order = Order::default();
             }
         }
+    }
+
+    /// Bytes that are kept from window to window beside the lanes' states: for overlapping windows about as much as
+    /// their panes take. Looks at every pane: not for each tick.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let hops = self.hops.iter().flatten().map(LaneHops::memory);
+        let orders = self.orders.iter().map(Order::memory);
+        hops.chain(orders).sum()
     }
 
     /// The next row of a stream has this number at least, and this digest before it, if it goes on there: others have rows of

@@ -209,7 +209,7 @@ impl LaneEngine {
         let dictionary = self.shared.dictionary(program.groups);
         state
             .panes
-            .drop_closed(program.spec.window, through, dictionary);
+            .drop_closed(&program.spec.window, through, dictionary);
         state.closed_through = Some(through);
     }
 
@@ -233,9 +233,7 @@ impl LaneEngine {
         let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
         let dictionary = self.shared.dictionary(program.groups);
         let group = dictionary.number(key);
-        state
-            .panes
-            .table(pane, group, &program.spec.values, dictionary)
+        state.panes.table(pane, group, &program.spec, dictionary)
     }
 }
 

@@ -9,13 +9,15 @@
     reason = "lengths and places of what is in memory"
 )]
 
-use std::borrow::Cow;
+mod hops;
 
 use crate::group::dictionary::Keys;
 use crate::lane::LaneTables;
 use crate::pane::table::PaneTable;
 use crate::spec::PipelineSpec;
 use crate::value::Column;
+
+pub(crate) use hops::{LaneHops, MERGED_DIRECTLY};
 
 /// No such group on that lane.
 const NONE: u32 = u32::MAX;
@@ -116,43 +118,99 @@ fn head(key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
+/// One lane's groups in a window.
+enum LaneWindow<'a> {
+    Nothing,
+    /// The common case, one pane, copies nothing.
+    Pane(&'a PaneTable),
+    Panes(Box<PaneTable>),
+    Kept(&'a LaneHops),
+}
+
+impl<'a> LaneWindow<'a> {
+    fn new(
+        spec: &PipelineSpec,
+        end: i64,
+        lane: &'a LaneTables,
+        hops: Option<&'a mut LaneHops>,
+    ) -> Self {
+        if let Some(hops) = hops {
+            hops.advance(spec, end, &lane.panes);
+            return Self::Kept(hops);
+        }
+        let mut panes = lane
+            .panes
+            .iter()
+            .filter(|(key, _)| key.counts_in(&spec.window, end))
+            .map(|(_, table)| &**table);
+        let Some(first) = panes.next() else {
+            return Self::Nothing;
+        };
+        let Some(second) = panes.next() else {
+            return Self::Pane(first);
+        };
+        let mut merged = first.clone();
+        merged.merge(second);
+        panes.for_each(|table| merged.merge(table));
+        Self::Panes(Box::new(merged))
+    }
+
+    /// Calls `found` with the columns and the place of each part of the group's state.
+    #[inline]
+    fn each_part<'b>(&'b self, group: u32, mut found: impl FnMut(&'b [Column], usize)) {
+        let table = match self {
+            Self::Nothing => return,
+            Self::Pane(table) => table,
+            Self::Panes(table) => &**table,
+            Self::Kept(hops) => return hops.each_part(group, found),
+        };
+        if let Some(place) = table.place(group) {
+            found(table.columns(), place);
+        }
+    }
+}
+
 /// Calls `row` for each group of the window that ends at `end`, in the order of their keys, with the
 /// key, the columns and the place in them, until it says that it has enough.
+///
+/// `hops` is empty, or has what is kept of each lane; windows come in the order of their ends then.
 pub(crate) fn each_group(
     spec: &PipelineSpec,
     end: i64,
     lanes: &[LaneTables],
     order: &Order,
+    hops: &mut [LaneHops],
     mut row: impl FnMut(&[u8], &[Column], usize) -> bool,
 ) {
-    let tables: Vec<Option<Cow<'_, PaneTable>>> = lanes
+    let mut hops = hops.iter_mut();
+    let windows: Vec<LaneWindow<'_>> = lanes
         .iter()
-        .map(|lane| table_of_window(spec, end, lane))
+        .map(|lane| LaneWindow::new(spec, end, lane, hops.next()))
         .collect();
     let mut merged = PaneTable::new(&spec.values);
     merged.place_or_add(0, 1);
+    let mut parts: Vec<(&[Column], usize)> = Vec::new();
     for numbers in order.numbers.chunks_exact(lanes.len().max(1)) {
-        let mut found =
-            numbers
-                .iter()
-                .zip(&tables)
-                .enumerate()
-                .filter_map(|(lane, (&group, table))| {
-                    let table = table.as_deref().filter(|_| group != NONE)?;
-                    Some((lane, group, table, table.place(group)?))
-                });
-        let Some((lane, group, table, place)) = found.next() else {
-            continue;
-        };
-        let key = lanes[lane].keys.key(group);
-        let goes_on = match found.next() {
-            None => row(key, table.columns(), place),
-            Some(second) => {
+        parts.clear();
+        let mut key: &[u8] = &[];
+        for ((&group, window), lane) in numbers.iter().zip(&windows).zip(lanes) {
+            if group == NONE {
+                continue;
+            }
+            let before = parts.len();
+            window.each_part(group, |columns, place| parts.push((columns, place)));
+            if before == 0 && !parts.is_empty() {
+                key = lane.keys.key(group);
+            }
+        }
+        let goes_on = match parts[..] {
+            [] => continue,
+            [(columns, place)] => row(key, columns, place),
+            _ => {
                 let columns = merged.columns_mut();
                 columns.iter_mut().for_each(|column| column.reset(0));
-                let all = [(lane, group, table, place), second];
-                for (_, _, table, place) in all.into_iter().chain(found) {
-                    for (column, from) in columns.iter_mut().zip(table.columns()) {
+                for &(from_columns, place) in &parts {
+                    for (column, from) in columns.iter_mut().zip(from_columns) {
                         column.merge_at(0, from, place);
                     }
                 }
@@ -165,23 +223,14 @@ pub(crate) fn each_group(
     }
 }
 
-/// One lane's groups in the window. The common case, one pane, copies nothing.
-fn table_of_window<'a>(
-    spec: &PipelineSpec,
-    end: i64,
-    lane: &'a LaneTables,
-) -> Option<Cow<'a, PaneTable>> {
-    let mut panes = lane
-        .panes
-        .iter()
-        .filter(|(key, _)| key.counts_in(spec.window, end))
-        .map(|(_, table)| &**table);
-    let first = panes.next()?;
-    let Some(second) = panes.next() else {
-        return Some(Cow::Borrowed(first));
+/// What is kept of lanes from window to window, if windows of this kind gain by it: else empty.
+pub(crate) fn kept_hops(spec: &PipelineSpec, lanes: usize) -> Vec<LaneHops> {
+    let lanes = if spec.window.panes() > MERGED_DIRECTLY {
+        lanes
+    } else {
+        0
     };
-    let mut merged = first.clone();
-    merged.merge(second);
-    panes.for_each(|table| merged.merge(table));
-    Some(Cow::Owned(merged))
+    std::iter::repeat_with(LaneHops::default)
+        .take(lanes)
+        .collect()
 }

@@ -4,7 +4,6 @@ use crate::feed::FeedEngine;
 use crate::lane::time_of;
 use crate::record::Record;
 use crate::spec::{LaneId, TimeSource, Timestamp};
-use crate::window::pane_start;
 
 /// What has to come for a window to close.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,8 +44,7 @@ impl FeedEngine {
         if !pipeline.waits_for_windows() {
             return None;
         }
-        let begin = pane_start(spec.window, pipeline.watermark?);
-        let end = begin.saturating_add(spec.window.slide_ms());
+        let (_, end) = spec.window.pane_of(pipeline.watermark?.0);
         let waits = |view: &crate::watermark::LaneView| {
             !view.idle && view.watermark.is_none_or(|shown| shown.0 < end)
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::group::dictionary::Dictionary;
 use crate::share::Shared;
-use crate::spec::{Timestamp, ValueSpec, WindowSpec};
+use crate::spec::{PipelineSpec, Timestamp, WindowSpec};
 use crate::stats::count;
 use crate::window::PaneKey;
 
@@ -22,11 +22,19 @@ pub(crate) struct PaneStore {
     slots: Vec<Shared<PaneTable>>,
     free: Vec<usize>,
     /// Most records fall into the same pane as the one before.
-    last: Option<(PaneKey, usize)>,
+    last: Option<LastPane>,
     /// Groups in all panes.
     groups: u64,
     /// Grows when a pane comes or goes.
     changes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LastPane {
+    key: PaneKey,
+    /// The end of the first window that holds it: also its own.
+    end: i64,
+    slot: usize,
 }
 
 /// A pane as a reader sees it.
@@ -40,10 +48,8 @@ impl PaneStore {
         &self,
         time: Timestamp,
         complete_to: Option<Timestamp>,
-        slide_ms: i64,
     ) -> Option<PaneKey> {
-        let (key, _) = self.last?;
-        let end = key.start.saturating_add(slide_ms);
+        let LastPane { key, end, .. } = self.last?;
         let holds = key.start <= time.0
             && time.0 < end
             && key.first_end == end
@@ -57,12 +63,12 @@ impl PaneStore {
         &mut self,
         key: PaneKey,
         group: u32,
-        values: &[ValueSpec],
+        spec: &PipelineSpec,
         dictionary: &mut Dictionary,
     ) -> (&mut PaneTable, usize) {
         let slot = match self.last {
-            Some((last, slot)) if last == key => slot,
-            _ => self.find_or_add(key, values),
+            Some(last) if last.key == key => last.slot,
+            _ => self.find_or_add(key, spec),
         };
         let table = self.slots[slot].get_mut();
         let (place, is_new) = table.place_or_add(group, dictionary.bound());
@@ -73,11 +79,11 @@ impl PaneStore {
         (table, place)
     }
 
-    fn find_or_add(&mut self, key: PaneKey, values: &[ValueSpec]) -> usize {
+    fn find_or_add(&mut self, key: PaneKey, spec: &PipelineSpec) -> usize {
         let changes = &mut self.changes;
         let slot = *self.index.entry(key).or_insert_with(|| {
             count(changes, 1);
-            let table = Shared::Own(PaneTable::new(values));
+            let table = Shared::Own(PaneTable::new(&spec.values));
             match self.free.pop() {
                 Some(slot) => {
                     self.slots[slot] = table;
@@ -90,7 +96,8 @@ impl PaneStore {
                 }
             }
         });
-        self.last = Some((key, slot));
+        let end = spec.window.first_end(key.start);
+        self.last = Some(LastPane { key, end, slot });
         slot
     }
 
@@ -123,7 +130,7 @@ impl PaneStore {
     /// Forgets the panes whose last window ends at or before `closed_through`, with their memory.
     pub(crate) fn drop_closed(
         &mut self,
-        window: WindowSpec,
+        window: &WindowSpec,
         closed_through: Timestamp,
         dictionary: &mut Dictionary,
     ) {

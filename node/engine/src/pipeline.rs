@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::close::{Closed, Closing, EmptyWindows};
 use crate::dead_letter::{DeadLetter, Reason};
 use crate::lane::{LaneEngine, LaneTables};
-use crate::merge::{Order, each_group};
+use crate::merge::{LaneHops, Order, each_group};
 use crate::pane::table::PaneTable;
 use crate::plan::Program;
 use crate::render::{self, RowWriter};
@@ -116,7 +116,7 @@ impl Pipeline {
             let panes = lanes
                 .iter()
                 .flat_map(|lane| lane.pipelines[at].state.panes.keys());
-            let window = self.spec().window;
+            let window = &self.spec().window;
             let open = self.closed.open_ends(window, panes, Timestamp(i64::MAX));
             self.open_windows = open.count() as u64;
         }
@@ -141,7 +141,8 @@ impl Pipeline {
         let Some(watermark) = watermark else {
             return closings;
         };
-        let window = self.spec().window;
+        let program = Arc::clone(&self.program);
+        let window = &program.spec.window;
         let empty = if self.spec().group_by.is_empty() {
             EmptyWindows::Shown
         } else {
@@ -176,7 +177,7 @@ impl Pipeline {
         let panes = lanes
             .iter()
             .flat_map(|lane| lane.pipelines[at].state.panes.keys());
-        let last = panes.map(|pane| pane.last_end(self.spec().window)).max()?;
+        let last = panes.map(|pane| pane.last_end(&self.spec().window)).max()?;
         Some(Timestamp(last))
     }
 
@@ -185,7 +186,7 @@ impl Pipeline {
     pub(crate) fn write(
         &mut self,
         closings: &Closings,
-        order: &mut Order,
+        (order, hops): (&mut Order, &mut [LaneHops]),
         label: impl Fn(usize) -> String,
         emit: &mut dyn FnMut(StreamId, RowRef<'_>),
     ) {
@@ -220,7 +221,7 @@ impl Pipeline {
             };
             match closing {
                 Closing::WithData { .. } => {
-                    each_group(&program.spec, end, &closings.lanes, order, row);
+                    each_group(&program.spec, end, &closings.lanes, order, hops, row);
                 }
                 Closing::Empty { .. } => {
                     let mut table = PaneTable::new(&program.spec.values);

@@ -6,7 +6,7 @@ use crate::close::Closed;
 use crate::dead_letter::Allowance;
 use crate::feed::{FeedEngine, FeedLane};
 use crate::lane::{LaneEngine, LaneTables};
-use crate::merge::{Order, each_group};
+use crate::merge::{Order, each_group, kept_hops};
 use crate::pipeline::Pipeline;
 use crate::render::RowWriter;
 use crate::row::{Digest, Seq};
@@ -69,11 +69,11 @@ impl PipelineSnapshot {
         }
     }
 
-    fn open_ends(&self) -> impl Iterator<Item = i64> {
+    fn open_ends(&self) -> impl Iterator<Item = i64> + '_ {
         let panes = self.tables.iter().flat_map(|lane| &lane.panes);
         let closed: Closed = self.pipeline.closed;
         closed.open_ends(
-            self.pipeline.spec().window,
+            &self.pipeline.spec().window,
             panes.map(|&(key, _)| key),
             Timestamp(i64::MAX),
         )
@@ -93,21 +93,29 @@ impl FeedSnapshot {
         let mut order = Order::default();
         order.follow(&of.tables.iter().map(|lane| &lane.keys).collect::<Vec<_>>());
         let mut writer = RowWriter::new(spec);
+        let mut hops = kept_hops(spec, of.tables.len());
         let mut goes_on = true;
         for end in of.open_ends() {
             writer.window(end);
-            each_group(spec, end, &of.tables, &order, |key, columns, place| {
-                let (json, group) = writer.row(None, key, columns, place);
-                goes_on = emit(RowRef {
-                    seq: Seq(0),
-                    start: Timestamp(spec.window.start_of(end)),
-                    end: Timestamp(end),
-                    digest: Digest::default(),
-                    json,
-                    group,
-                });
-                goes_on
-            });
+            each_group(
+                spec,
+                end,
+                &of.tables,
+                &order,
+                &mut hops,
+                |key, columns, place| {
+                    let (json, group) = writer.row(None, key, columns, place);
+                    goes_on = emit(RowRef {
+                        seq: Seq(0),
+                        start: Timestamp(spec.window.start_of(end)),
+                        end: Timestamp(end),
+                        digest: Digest::default(),
+                        json,
+                        group,
+                    });
+                    goes_on
+                },
+            );
             if !goes_on {
                 return;
             }

@@ -3,10 +3,16 @@
 
 use crate::decimal::Decimal;
 
+mod calendar;
 mod function;
+mod window;
+mod zone;
 
+pub use calendar::{CalendarUnit, CalendarWindows};
 pub(crate) use function::Takes;
 pub use function::{Function, Spread};
+pub use window::{FixedWindows, WindowError, WindowSpec};
+pub use zone::{RuleDay, YearRule, Zone, ZoneError};
 
 /// Index of a lane within its feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -161,76 +167,4 @@ pub enum CompareOp {
     Gt,
     /// `>=`
     Ge,
-}
-
-/// Invariant: `0 < slide <= size` and `slide` divides `size`, so a pane belongs to `size / slide`
-/// windows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowSpec {
-    size_ms: i64,
-    slide_ms: i64,
-    offset_ms: i64,
-}
-
-/// Which rule a window's definition breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages are the rules")]
-pub enum WindowError {
-    #[error("size must be greater than 0")]
-    Size,
-    #[error("slide must be greater than 0")]
-    Slide,
-    #[error("slide must not be greater than size")]
-    SlideAboveSize,
-    #[error("slide must divide size")]
-    SlideDoesNotDivide,
-    #[error("size may be at most 366 days, and size / slide at most 10000")]
-    TooLarge,
-}
-
-impl WindowSpec {
-    /// Takes all three in milliseconds; the offset is reduced to less than one slide.
-    ///
-    /// # Errors
-    /// The rule that the numbers break.
-    pub fn new(size_ms: i64, slide_ms: i64, offset_ms: i64) -> Result<Self, WindowError> {
-        match () {
-            () if size_ms <= 0 => Err(WindowError::Size),
-            () if slide_ms <= 0 => Err(WindowError::Slide),
-            () if slide_ms > size_ms => Err(WindowError::SlideAboveSize),
-            () if size_ms.checked_rem(slide_ms) != Some(0) => Err(WindowError::SlideDoesNotDivide),
-            () if size_ms > 366 * 86_400_000 || size_ms.div_euclid(slide_ms) > 10_000 => {
-                Err(WindowError::TooLarge)
-            }
-            () => Ok(Self {
-                size_ms,
-                slide_ms,
-                offset_ms: offset_ms.rem_euclid(slide_ms),
-            }),
-        }
-    }
-
-    /// The length of a window in milliseconds.
-    #[must_use]
-    pub fn size_ms(self) -> i64 {
-        self.size_ms
-    }
-
-    /// Where the window with this end starts.
-    #[must_use]
-    pub fn start_of(self, end: i64) -> i64 {
-        end.saturating_sub(self.size_ms)
-    }
-
-    /// The distance between two windows' starts in milliseconds: also the length of a pane.
-    #[must_use]
-    pub fn slide_ms(self) -> i64 {
-        self.slide_ms
-    }
-
-    /// Where windows start, relative to multiples of the slide since 1970, in milliseconds.
-    #[must_use]
-    pub fn offset_ms(self) -> i64 {
-        self.offset_ms
-    }
 }

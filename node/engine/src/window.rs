@@ -1,9 +1,9 @@
 //! Which pane and windows an event time belongs to.
 //!
 //! A pane is the slice `[start, start + slide)` that overlapping windows share. It lies in the
-//! windows that end at `start + slide`, `start + 2 · slide`, ..., `start + size`. Event times lie
-//! within the years 0001 to 9999 and sizes are at most 366 days, so none of the sums here can
-//! overflow; watermarks, which may lie anywhere, are only compared.
+//! windows that end at `start + slide`, `start + 2 · slide`, ..., `start + size`; of a calendar each
+//! window is a pane. Event times lie within the years 0001 to 9999 and sizes are at most 366 days,
+//! so none of the sums here can overflow; watermarks, which may lie anywhere, are only compared.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::spec::{Timestamp, WindowSpec};
 /// A pane, and from which window on its records count: a record may be late for the first windows
 /// and in time for the next.
 ///
-/// Invariant: `start + slide <= first_end <= start + size`.
+/// Invariant: `first_end` is the end of a window that holds the pane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PaneKey {
     pub(crate) start: i64,
@@ -22,21 +22,19 @@ pub(crate) struct PaneKey {
 
 impl PaneKey {
     /// The end of the last window that the pane lies in.
-    pub(crate) fn last_end(self, window: WindowSpec) -> i64 {
-        self.start.saturating_add(window.size_ms())
+    pub(crate) fn last_end(self, window: &WindowSpec) -> i64 {
+        window.last_end(self.start)
     }
 
     /// Whether the pane's records count in the window with this end.
-    pub(crate) fn counts_in(self, window: WindowSpec, end: i64) -> bool {
+    pub(crate) fn counts_in(self, window: &WindowSpec, end: i64) -> bool {
         self.first_end <= end && panes_of(window, end).contains(&self.start)
     }
 
     /// Whether there can be such a pane.
-    pub(crate) fn is_sound(self, window: WindowSpec) -> bool {
-        let earliest = self.start.checked_add(window.slide_ms());
-        let latest = self.start.checked_add(window.size_ms());
-        earliest.is_some_and(|end| end <= self.first_end)
-            && latest.is_some_and(|end| self.first_end <= end)
+    pub(crate) fn is_sound(self, window: &WindowSpec) -> bool {
+        let (start, first) = window.pane_of(self.start);
+        start == self.start && first <= self.first_end && self.first_end <= self.last_end(window)
     }
 }
 
@@ -51,24 +49,17 @@ pub(crate) enum Placement {
     Late,
 }
 
-/// The start of the pane that holds the time: a time is usable, an offset below a slide.
-pub(crate) fn pane_start(window: WindowSpec, time: Timestamp) -> i64 {
-    let into = time
-        .0
-        .saturating_sub(window.offset_ms())
-        .rem_euclid(window.slide_ms());
-    time.0.saturating_sub(into)
-}
-
 /// Places a record whose windows ending at or before `complete_to` are complete.
 pub(crate) fn place(
-    window: WindowSpec,
+    window: &WindowSpec,
     time: Timestamp,
     complete_to: Option<Timestamp>,
 ) -> Placement {
-    let start = pane_start(window, time);
-    let first_possible = start.saturating_add(window.slide_ms());
-    let last_end = start.saturating_add(window.size_ms());
+    let (start, first_possible) = window.pane_of(time.0);
+    let last_end = match window.panes() {
+        1 => first_possible,
+        _ => window.last_end(start),
+    };
     let limit = match complete_to {
         Some(limit) if limit.0 >= first_possible => limit.0,
         _ => {
@@ -82,13 +73,14 @@ pub(crate) fn place(
         return Placement::Late;
     }
     // start < limit < last_end: nothing saturates.
-    let into = limit.saturating_sub(start).rem_euclid(window.slide_ms());
-    let first_end = limit.saturating_sub(into).saturating_add(window.slide_ms());
+    let slide = first_possible.saturating_sub(start);
+    let into = limit.saturating_sub(start).rem_euclid(slide);
+    let first_end = limit.saturating_sub(into).saturating_add(slide);
     Placement::Some(PaneKey { start, first_end })
 }
 
 /// The panes' starts that lie in the window with this end.
-fn panes_of(window: WindowSpec, end: i64) -> Range<i64> {
+fn panes_of(window: &WindowSpec, end: i64) -> Range<i64> {
     window.start_of(end)..end
 }
 
@@ -97,7 +89,7 @@ fn panes_of(window: WindowSpec, end: i64) -> Range<i64> {
 ///
 /// Takes the panes in any order. The ranges come out ascending.
 pub(crate) fn window_ends(
-    window: WindowSpec,
+    window: &WindowSpec,
     panes: impl Iterator<Item = PaneKey>,
 ) -> Vec<(i64, i64)> {
     let mut ranges: Vec<(i64, i64)> = panes
@@ -123,14 +115,18 @@ mod tests {
         WindowSpec::new(size, size, offset).unwrap()
     }
 
+    fn start(window: &WindowSpec, time: Timestamp) -> i64 {
+        window.pane_of(time.0).0
+    }
+
     #[test]
     fn panes_before_1970_and_with_an_offset_have_the_right_bounds() {
         // 1969-12-31T00:00:02Z -> [1969-12-30T23:59:55, 1969-12-31T00:00:05)
         let time = Timestamp(-86_400_000 + 2000);
-        assert_eq!(pane_start(tumbling(10_000, 5000), time), -86_400_000 - 5000);
-        assert_eq!(pane_start(tumbling(1000, 0), Timestamp(-1)), -1000);
-        assert_eq!(pane_start(tumbling(1000, 0), Timestamp(0)), 0);
-        assert_eq!(pane_start(tumbling(1000, -300), Timestamp(0)), -300);
+        assert_eq!(start(&tumbling(10_000, 5000), time), -86_400_000 - 5000);
+        assert_eq!(start(&tumbling(1000, 0), Timestamp(-1)), -1000);
+        assert_eq!(start(&tumbling(1000, 0), Timestamp(0)), 0);
+        assert_eq!(start(&tumbling(1000, -300), Timestamp(0)), -300);
     }
 
     #[test]
@@ -141,8 +137,8 @@ mod tests {
             start: 0,
             first_end,
         };
-        let at = |limit: i64| place(window, time, Some(Timestamp(limit)));
-        assert_eq!(place(window, time, None), Placement::All(key(10)));
+        let at = |limit: i64| place(&window, time, Some(Timestamp(limit)));
+        assert_eq!(place(&window, time, None), Placement::All(key(10)));
         assert_eq!(at(i64::MIN), Placement::All(key(10)));
         assert_eq!(at(9), Placement::All(key(10)));
         assert_eq!(at(10), Placement::Some(key(20)));
@@ -159,7 +155,7 @@ mod tests {
         let pane = |start, first_end| PaneKey { start, first_end };
         let panes = [pane(100, 110), pane(0, 20), pane(10, 20)];
         assert_eq!(
-            window_ends(window, panes.into_iter()),
+            window_ends(&window, panes.into_iter()),
             [(20, 40), (110, 130)]
         );
     }
@@ -169,7 +165,7 @@ mod tests {
         let window = WindowSpec::new(366 * 86_400_000, 86_400_000, 1).unwrap();
         for time in [crate::timestamp::FIRST, crate::timestamp::LAST] {
             for limit in [i64::MIN, i64::MAX, 0] {
-                let _ = place(window, time, Some(Timestamp(limit)));
+                let _ = place(&window, time, Some(Timestamp(limit)));
             }
         }
     }

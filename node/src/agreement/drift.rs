@@ -10,6 +10,7 @@ use unisono_replication::machine::Machine;
 
 use super::{Kind, is_renamed, own_pipeline};
 use crate::config::NodeConfig;
+use crate::definition::as_written;
 
 /// One definition that differs between a node's file and what is agreed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -174,7 +175,7 @@ fn pipelines(config: &NodeConfig, machine: &Machine, drifts: &mut Vec<Drift>) {
             push(drifts, kind, name, state);
             continue;
         };
-        let mut keys = differing_keys(&own.canonical, definition);
+        let mut keys = differing_keys(&as_written(&own.canonical), &as_written(definition));
         if own.sink != *sink {
             keys.push(DifferingKey {
                 key: "sink".to_owned(),

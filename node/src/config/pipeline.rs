@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml::Value;
 use unisono_engine::spec::{
-    CloseSpec, GroupColumn, PipelineSpec, TimeFormat, TimeSource, ValueSpec, WindowSpec,
+    CloseSpec, GroupColumn, PipelineSpec, TimeFormat, TimeSource, ValueSpec,
 };
 
 use super::name::check_name;
@@ -13,6 +13,10 @@ use super::section::{Section, parse_toml};
 use crate::definition::{
     BUILTIN_SINK, FieldPath, FieldSet, PipelineDefinition, parse_condition, parse_value,
 };
+
+mod window;
+
+use window::read_window;
 
 /// The watermark keeps that many event times for each lane at most.
 const MAX_RECORDS: i64 = 10_000;
@@ -180,32 +184,6 @@ fn read_group_by(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<GroupC
         }
     }
     groups
-}
-
-fn read_window(section: &mut Section<'_>) -> Option<WindowSpec> {
-    section.require("window", "window = { size = \"1m\" }");
-    let table = section.table("window")?;
-    let mut window = section.section("window", table);
-    window.not_supported(&["time_zone"]);
-    window.require("size", "size = \"1m\"");
-    let size = window.duration_ms("size");
-    let has_slide = window.has("slide");
-    let slide = window.duration_ms("slide");
-    let offset = window.duration_ms("offset").unwrap_or(0);
-    let spec = match (size, slide) {
-        (Some(size), None) if !has_slide => Some((size, size)),
-        (Some(size), Some(slide)) => Some((size, slide)),
-        _ => None,
-    };
-    let spec = spec.and_then(|(size, slide)| match WindowSpec::new(size, slide, offset) {
-        Ok(spec) => Some(spec),
-        Err(error) => {
-            window.problem("", error.to_string());
-            None
-        }
-    });
-    window.finish();
-    spec
 }
 
 fn read_close(section: &mut Section<'_>) -> Option<CloseSpec> {

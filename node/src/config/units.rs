@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const DURATION_UNITS: [(&str, i64); 14] = [
+const DURATION_UNITS: [(&str, i64); 18] = [
     ("ms", 1),
     ("s", 1_000),
     ("sec", 1_000),
@@ -15,8 +15,12 @@ const DURATION_UNITS: [(&str, i64); 14] = [
     ("h", 3_600_000),
     ("hour", 3_600_000),
     ("hours", 3_600_000),
+    ("d", 86_400_000),
     ("day", 86_400_000),
     ("days", 86_400_000),
+    ("w", 604_800_000),
+    ("week", 604_800_000),
+    ("weeks", 604_800_000),
 ];
 
 const BYTE_UNITS: [(&str, u64); 5] = [
@@ -27,30 +31,42 @@ const BYTE_UNITS: [(&str, u64); 5] = [
     ("GiB", 1 << 30),
 ];
 
-/// Reads a duration such as `250ms`, `5s`, `1m`, `1h`, `1 day` or `-1h`; gives milliseconds.
+/// Reads a duration such as `250ms`, `5s`, `1m`, `1h`, `1 day`, `1 week`, `1h30m` or `-1h`; gives milliseconds.
 ///
 /// # Errors
 /// What is wrong with the text and what would be right.
 pub fn parse_duration_ms(text: &str) -> Result<i64, String> {
     let refuse = || {
         format!(
-            "\"{text}\" is not a duration; write a whole number and ms, s, m, h or day, as \"5s\""
+            "\"{text}\" is not a duration; write a whole number and ms, s, m, h, day or week, as \"5s\" or \"1h30m\""
         )
     };
-    let (negative, rest) = match text.trim().strip_prefix('-') {
+    let (negative, mut rest) = match text.trim().strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.trim()),
     };
-    let (digits, unit) = split_number(rest);
-    let number: i64 = digits.parse().map_err(|_| refuse())?;
-    let (_, factor) = DURATION_UNITS
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(refuse)?;
-    let millis = number
-        .checked_mul(*factor)
-        .ok_or_else(|| format!("\"{text}\" is too long"))?;
-    Ok(if negative { -millis } else { millis })
+    let mut millis: i64 = 0;
+    let mut unit_before = i64::MAX;
+    loop {
+        let (digits, after) = split_number(rest);
+        let end = after.find(|c: char| !c.is_ascii_alphabetic());
+        let (unit, after) = after.split_at(end.unwrap_or(after.len()));
+        let number: i64 = digits.parse().map_err(|_| refuse())?;
+        let known = DURATION_UNITS.iter().find(|(name, _)| *name == unit);
+        // From large to small, each once: two of a kind are a slip.
+        let &(_, factor) = known
+            .filter(|(_, factor)| *factor < unit_before)
+            .ok_or_else(refuse)?;
+        let part = number.checked_mul(factor);
+        millis = part
+            .and_then(|part| millis.checked_add(part))
+            .ok_or_else(|| format!("\"{text}\" is too long"))?;
+        unit_before = factor;
+        rest = after.trim_start();
+        if rest.is_empty() {
+            return Ok(if negative { -millis } else { millis });
+        }
+    }
 }
 
 /// Reads a duration that is not negative.
@@ -106,6 +122,12 @@ mod tests {
             ("2 days", 172_800_000),
             ("-1h", -3_600_000),
             (" 10 s ", 10_000),
+            ("7d", 604_800_000),
+            ("1 week", 604_800_000),
+            ("2w", 1_209_600_000),
+            ("1h30m", 5_400_000),
+            ("1 day 2h 3s", 93_603_000),
+            ("-1h30m", -5_400_000),
         ];
         for (text, expected) in cases {
             assert_eq!(parse_duration_ms(text), Ok(expected), "{text}");
@@ -123,6 +145,13 @@ mod tests {
             "--1s",
             "9223372036854775807h",
             "5s 3s",
+            "30m1h",
+            "1h30",
+            "1h-30m",
+            "1h,30m",
+            "106751991168d",
+            "106751991167d23h",
+            "5sé",
         ] {
             assert!(parse_duration_ms(text).is_err(), "{text}");
         }

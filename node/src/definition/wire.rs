@@ -4,22 +4,26 @@
 //! must not read another meaning out of it. It carries a version, since an older replica can be
 //! handed a newer one's text.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use unisono_engine::decimal::Decimal;
 use unisono_engine::spec::{
     CloseSpec, Column, CompareOp, Expr, GroupColumn, Operand, PipelineSpec, TimeFormat, TimeSource,
-    WindowError, WindowSpec,
+    WindowSpec,
 };
+
+mod values;
+mod window;
 
 use super::PipelineDefinition;
 use super::fields::{FieldPath, FieldSet};
+use window::Window;
 
-mod values;
-
-/// The newest version that this program reads, and writes where it is needed.
+/// The newest version that this program reads, and the one that it writes of what older ones do not know.
 const VERSION: u32 = 3;
-/// The version that is written for what older programs know too: the same text from all of them.
-const OLD_VERSION: u32 = 2;
+/// The one that it writes of all else: so that a definition has the same text before and after an upgrade.
+const FIRST_VERSION: u32 = 2;
 
 /// Why a canonical text gives no definition.
 #[derive(Debug, thiserror::Error)]
@@ -67,14 +71,6 @@ struct Pipeline {
 enum Time {
     AppendTime,
     Field { column: usize, format: String },
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Window {
-    size_ms: i64,
-    slide_ms: i64,
-    offset_ms: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -150,11 +146,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         canonical: _,
     } = definition;
     let pipeline = Pipeline {
-        version: if spec.values.iter().all(values::is_old) {
-            OLD_VERSION
-        } else {
-            VERSION
-        },
+        version: version_of(spec),
         name: name.clone(),
         sources: sources.clone(),
         fields: fields
@@ -175,11 +167,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
             .iter()
             .map(|g| (g.name.clone(), g.column.0))
             .collect(),
-        window: Window {
-            size_ms: spec.window.size_ms(),
-            slide_ms: spec.window.slide_ms(),
-            offset_ms: spec.window.offset_ms(),
-        },
+        window: Window::of(&spec.window),
         close: Close {
             lag_ms: spec.close.lag_ms,
             records: spec.close.records,
@@ -190,6 +178,27 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         group_bytes: spec.group_bytes,
     };
     to_json(&pipeline)
+}
+
+fn version_of(spec: &PipelineSpec) -> u32 {
+    let is_first =
+        matches!(spec.window, WindowSpec::Fixed(_)) && spec.values.iter().all(values::is_old);
+    if is_first { FIRST_VERSION } else { VERSION }
+}
+
+/// A canonical text as far as its file decides it: the same for replicas whose time zone databases differ.
+#[must_use]
+pub fn as_written(text: &str) -> Cow<'_, str> {
+    if !text.contains("\"zone\":{") {
+        return Cow::Borrowed(text);
+    }
+    let Ok(mut value) = serde_json::from_str::<serde_json::Value>(text) else {
+        return Cow::Borrowed(text);
+    };
+    if let Some(zone) = value.pointer_mut("/window/zone") {
+        *zone = zone["name"].take();
+    }
+    Cow::Owned(value.to_string())
 }
 
 /// Texts, numbers and lists alone: nothing in them that JSON cannot hold.
@@ -267,11 +276,6 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
     });
     let values = pipeline.values.iter();
     let values = values.map(|value| values::read(value, count));
-    let Window {
-        size_ms,
-        slide_ms,
-        offset_ms,
-    } = pipeline.window;
     let Close {
         lag_ms,
         records,
@@ -289,8 +293,7 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
             .map(|c| read_condition(c, count))
             .transpose()?,
         group_by: group_by.collect::<Result<_, String>>()?,
-        window: WindowSpec::new(size_ms, slide_ms, offset_ms)
-            .map_err(|error: WindowError| error.to_string())?,
+        window: pipeline.window.read()?,
         close: CloseSpec {
             lag_ms,
             records,

@@ -70,11 +70,8 @@ impl LaneState {
             count(&mut self.counters.filtered, 1);
             return;
         }
-        let window = program.spec.window;
-        let pane = match self
-            .panes
-            .last_if_holds(time, complete_to, window.slide_ms())
-        {
+        let window = &program.spec.window;
+        let pane = match self.panes.last_if_holds(time, complete_to) {
             Some(pane) => pane,
             None => match place(window, time, complete_to) {
                 Placement::All(pane) => pane,
@@ -106,9 +103,7 @@ impl LaneState {
             count(&mut self.counters.rounded_fields, program.rounded(record));
         }
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
-        let (table, place) = self
-            .panes
-            .table(pane, group, &program.spec.values, dictionary);
+        let (table, place) = self.panes.table(pane, group, &program.spec, dictionary);
         let inputs = &shared.inputs;
         table.add(place, time, |value| program.input(value, inputs, record));
     }

@@ -79,7 +79,7 @@ pub(super) fn read(
             start: input.signed()?,
             first_end: input.signed()?,
         };
-        if !pane.is_sound(spec.window) {
+        if !pane.is_sound(&spec.window) {
             return Err(Fault::Damaged("a pane lies outside of its windows").into());
         }
         for _ in 0..input.length()? {

@@ -146,7 +146,8 @@ impl Engine {
     }
 
     pub fn state_bytes(&self) -> usize {
-        self.lanes.iter().map(LaneEngine::state_bytes).sum()
+        let lanes = self.lanes.iter().map(LaneEngine::state_bytes);
+        lanes.sum::<usize>() + self.feed.kept_bytes()
     }
 
     /// One engine out of two at the same cuts.

@@ -1,6 +1,7 @@
 //! The engine's rules, each as timelines and the rows that are right for them.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod calendars;
 mod checkpoints;
 mod closing;
 #[allow(

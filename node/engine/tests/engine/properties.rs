@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
 use unisono_engine::row::{Row, StreamKind};
-use unisono_engine::spec::{CloseSpec, LaneId, PipelineSpec, Timestamp};
+use unisono_engine::spec::{CalendarUnit, CloseSpec, LaneId, PipelineSpec, Timestamp, WindowSpec};
 
+use crate::calendars::{berlin, calendar};
 use crate::harness::{Batch, Engine, Parts, StreamOutput};
 use crate::timeline::{
     GROUP, PIPELINE, TIME, VALUE, grouped, only_values_above_zero, plain, window,
@@ -45,10 +46,17 @@ pub fn case(seed: u64) -> Case {
     } else {
         grouped()
     };
-    let (size, slide) = [(10, 10), (30, 10), (60, 5)][random.below(3) as usize];
-    spec.window = window(size, slide);
+    // How long a second of the case is.
+    let mut scale = 1;
+    match [(10, 10), (30, 10), (60, 5), (200, 1), (0, 0)][random.below(5) as usize] {
+        (0, _) => {
+            scale = 9001;
+            spec = calendar(spec, CalendarUnit::Day, berlin());
+        }
+        (size, slide) => spec.window = window(size, slide),
+    }
     spec.close = CloseSpec {
-        lag_ms: random.below(20) as i64 * 1000,
+        lag_ms: random.below(20) as i64 * 1000 * scale,
         records: 1 + random.below(4) as usize,
         idle_ms: Some(3000),
     };
@@ -56,12 +64,12 @@ pub fn case(seed: u64) -> Case {
         spec.filter = only_values_above_zero();
     }
     let lanes = (0..1 + random.below(3))
-        .map(|_| events(&mut random))
+        .map(|_| events(&mut random, scale))
         .collect();
     Case { spec, lanes }
 }
 
-fn events(random: &mut Random) -> Vec<Event> {
+fn events(random: &mut Random, scale: i64) -> Vec<Event> {
     let mut now = -200;
     let mut event = |_| {
         now += random.below(6) as i64;
@@ -70,7 +78,7 @@ fn events(random: &mut Random) -> Vec<Event> {
         }
         let second = now - random.below(50) as i64;
         Event {
-            second,
+            second: second * scale,
             group: random.below(4),
             value: random.below(10) as i64 - 3,
         }
@@ -154,7 +162,15 @@ fn ticks_interleaving_and_restarts_decide_no_row() {
 
 /// Per window end and group: the events that count, worked out record by record.
 pub fn counted(case: &Case) -> BTreeMap<(i64, u64), Vec<Event>> {
-    let (size, slide) = (case.spec.window.size_ms(), case.spec.window.slide_ms());
+    // The ends of the windows that hold a time, ascending.
+    let ends = |time: i64| match &case.spec.window {
+        WindowSpec::Calendar(calendar) => vec![calendar.bounds(time).1],
+        WindowSpec::Fixed(fixed) => {
+            let (size, slide) = (fixed.size_ms(), fixed.slide_ms());
+            let first = (time.div_euclid(slide) + 1) * slide;
+            (0..size / slide).map(|at| first + at * slide).collect()
+        }
+    };
     let mut windows = BTreeMap::new();
     for lane in &case.lanes {
         let mut seen: Vec<i64> = Vec::new();
@@ -167,18 +183,14 @@ pub fn counted(case: &Case) -> BTreeMap<(i64, u64), Vec<Event>> {
             if case.spec.filter.is_some() && event.value <= 0 {
                 continue;
             }
-            let mut end = (time.div_euclid(slide) + 1) * slide;
-            while end - size <= time {
-                if end > watermark {
-                    let group = if case.spec.group_by.is_empty() {
-                        0
-                    } else {
-                        event.group
-                    };
-                    let events: &mut Vec<Event> = windows.entry((end, group)).or_default();
-                    events.push(*event);
-                }
-                end += slide;
+            for end in ends(time).into_iter().filter(|&end| end > watermark) {
+                let group = if case.spec.group_by.is_empty() {
+                    0
+                } else {
+                    event.group
+                };
+                let events: &mut Vec<Event> = windows.entry((end, group)).or_default();
+                events.push(*event);
             }
         }
     }

@@ -1,0 +1,159 @@
+//! Into which windows time is divided.
+
+use std::sync::Arc;
+
+use super::CalendarWindows;
+
+/// Which windows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WindowSpec {
+    /// All of one length, in milliseconds.
+    Fixed(FixedWindows),
+    /// Days, weeks, months, quarters or years of a time zone.
+    Calendar(Arc<CalendarWindows>),
+}
+
+/// Windows of one length: side by side, or overlapping.
+///
+/// Invariant: `0 < slide <= size` and `slide` divides `size`, so a pane belongs to `size / slide`
+/// windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedWindows {
+    size_ms: i64,
+    slide_ms: i64,
+    offset_ms: i64,
+}
+
+/// Which rule a window's definition breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages are the rules")]
+pub enum WindowError {
+    #[error("size must be greater than 0")]
+    Size,
+    #[error("slide must be greater than 0")]
+    Slide,
+    #[error("slide must not be greater than size")]
+    SlideAboveSize,
+    #[error("slide must divide size")]
+    SlideDoesNotDivide,
+    #[error("size may be at most 366 days, and size / slide at most 10000")]
+    TooLarge,
+    #[error("offset of a calendar window must be less than a day")]
+    CalendarOffset,
+}
+
+impl WindowSpec {
+    /// Windows of one length. Takes all three in milliseconds; the offset is reduced to less than one
+    /// slide.
+    ///
+    /// # Errors
+    /// The rule that the numbers break.
+    pub fn new(size_ms: i64, slide_ms: i64, offset_ms: i64) -> Result<Self, WindowError> {
+        match () {
+            () if size_ms <= 0 => Err(WindowError::Size),
+            () if slide_ms <= 0 => Err(WindowError::Slide),
+            () if slide_ms > size_ms => Err(WindowError::SlideAboveSize),
+            () if size_ms.checked_rem(slide_ms) != Some(0) => Err(WindowError::SlideDoesNotDivide),
+            () if size_ms > 366 * 86_400_000 || size_ms.div_euclid(slide_ms) > 10_000 => {
+                Err(WindowError::TooLarge)
+            }
+            () => Ok(Self::Fixed(FixedWindows {
+                size_ms,
+                slide_ms,
+                offset_ms: offset_ms.rem_euclid(slide_ms),
+            })),
+        }
+    }
+
+    /// The windows, if all have one length.
+    #[must_use]
+    pub fn fixed(&self) -> Option<FixedWindows> {
+        match self {
+            Self::Fixed(fixed) => Some(*fixed),
+            Self::Calendar(_) => None,
+        }
+    }
+
+    /// The start of the pane that holds a time, and the end of the first window that holds it.
+    pub(crate) fn pane_of(&self, time: i64) -> (i64, i64) {
+        match self {
+            Self::Fixed(fixed) => {
+                let into = time
+                    .saturating_sub(fixed.offset_ms)
+                    .rem_euclid(fixed.slide_ms);
+                let start = time.saturating_sub(into);
+                (start, start.saturating_add(fixed.slide_ms))
+            }
+            Self::Calendar(calendar) => calendar.bounds(time),
+        }
+    }
+
+    /// The end of the first window that holds the pane with this start.
+    pub(crate) fn first_end(&self, start: i64) -> i64 {
+        match self {
+            Self::Fixed(fixed) => start.saturating_add(fixed.slide_ms),
+            Self::Calendar(calendar) => calendar.bounds(start).1,
+        }
+    }
+
+    /// The end of the last window that holds the pane with this start.
+    pub(crate) fn last_end(&self, start: i64) -> i64 {
+        match self {
+            Self::Fixed(fixed) => start.saturating_add(fixed.size_ms),
+            Self::Calendar(calendar) => calendar.bounds(start).1,
+        }
+    }
+
+    /// Where the window with this end starts.
+    #[must_use]
+    pub fn start_of(&self, end: i64) -> i64 {
+        match self {
+            Self::Fixed(fixed) => end.saturating_sub(fixed.size_ms),
+            Self::Calendar(calendar) => calendar.bounds(end.saturating_sub(1)).0,
+        }
+    }
+
+    /// The end of the window after the one with this end.
+    pub(crate) fn next_end(&self, end: i64) -> Option<i64> {
+        match self {
+            Self::Fixed(fixed) => end.checked_add(fixed.slide_ms),
+            Self::Calendar(calendar) => Some(calendar.bounds(end).1).filter(|&next| next > end),
+        }
+    }
+
+    /// The end of the window so many after the one with this end.
+    pub(crate) fn end_after(&self, end: i64, windows: i64) -> i64 {
+        match self {
+            Self::Fixed(fixed) => end.saturating_add(fixed.slide_ms.saturating_mul(windows)),
+            Self::Calendar(calendar) => calendar.end_after(end, windows),
+        }
+    }
+
+    /// Most panes of a window.
+    pub(crate) fn panes(&self) -> i64 {
+        match self {
+            Self::Fixed(fixed) => fixed.size_ms.div_euclid(fixed.slide_ms),
+            Self::Calendar(_) => 1,
+        }
+    }
+}
+
+impl FixedWindows {
+    /// The length of a window in milliseconds.
+    #[must_use]
+    pub fn size_ms(self) -> i64 {
+        self.size_ms
+    }
+
+    /// The distance between two windows' starts in milliseconds: also the length of a pane.
+    #[must_use]
+    pub fn slide_ms(self) -> i64 {
+        self.slide_ms
+    }
+
+    /// Where windows start, relative to multiples of the slide since 1970, in milliseconds.
+    #[must_use]
+    pub fn offset_ms(self) -> i64 {
+        self.offset_ms
+    }
+}
