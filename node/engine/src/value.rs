@@ -286,3 +286,27 @@ impl Column {
 }
 
 pub(crate) const NULL: &[u8] = b"null";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The figures of docs/configuration.md.
+    #[test]
+    fn states_are_small() {
+        let sizes = [
+            size_of::<count::Count>(),
+            size_of::<sum::Sum>(),
+            size_of::<avg::Avg>(),
+            size_of::<extreme::Min>(),
+            size_of::<spread::Spread>(),
+            size_of::<quantile::Sketch>(),
+            size_of::<distinct::Distinct>(),
+            size_of::<top::Top>(),
+            size_of::<histogram::Histogram>(),
+            size_of::<ends::Last>(),
+            size_of::<counter::Counter>(),
+        ];
+        assert_eq!(sizes, [8, 24, 32, 24, 56, 8, 32, 72, 16, 32, 32]);
+    }
+}

@@ -96,6 +96,10 @@ fn cell(text: &str, keys: &[String]) -> String {
         b'"' => serde_json::from_str::<String>(value).map_or(bad, |text| format!("'{text}'")),
         b'[' | b'{' => bad,
         b'n' | b't' | b'f' => value.to_owned(),
-        _ => Decimal::parse(value.as_bytes()).map_or(bad, |number| number.to_string()),
+        // What numbers are has tests of its own; this is about where they end.
+        _ => match Decimal::parse_prefix(value.as_bytes()) {
+            Some((Prefix::Exact(number) | Prefix::Rounded(number), _)) => number.to_string(),
+            Some((Prefix::TooLarge, _)) | None => bad,
+        },
     }
 }
