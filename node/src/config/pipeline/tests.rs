@@ -280,7 +280,7 @@ fn lanes_and_at_most_are_read_and_written() {
     assert_eq!((close.lanes, close.at_most_ms), (12, Some(120_000)));
     refused(
         &DNS.replace("records = 3", "lanes = 0"),
-        "close.lanes: must be 1 to",
+        "close.lanes: 0 is out of range; write 1 to 100000",
     );
     refused(
         &DNS.replace("records = 3", "at_most = '0s'"),
