@@ -144,8 +144,7 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
         window: WindowSpec::new(size, slide, 0).unwrap(),
         close: CloseSpec {
             lag_ms: 500,
-            records: 1,
-            idle_ms: None,
+            ..CloseSpec::default()
         },
         values: vec![ValueSpec {
             name: "n".into(),

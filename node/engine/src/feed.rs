@@ -37,6 +37,13 @@ pub(crate) struct FeedLane {
     pub(crate) retired: bool,
 }
 
+impl FeedLane {
+    /// Nobody has seen its end for so long that what was known of it counts for nothing.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.blind_ms >= BLIND_MS
+    }
+}
+
 /// How a tick ends.
 #[derive(Clone, Copy, Debug)]
 pub struct TickEnd<'a> {
@@ -146,13 +153,15 @@ impl FeedEngine {
     /// Ends a tick, once all lanes have taken in its records. `lanes` are all of the feed's, in
     /// their order. After it the lanes may take in the next tick's records.
     pub fn settle(&mut self, lanes: &mut [&mut LaneEngine], end: TickEnd<'_>) -> Settled {
-        self.pass_time(lanes, end);
+        let passed = self.pass_time(lanes, end);
         let mut closings = Vec::with_capacity(self.pipelines.len());
         for (at, pipeline) in self.pipelines.iter_mut().enumerate() {
             pipeline.look(at, lanes);
+            pipeline.pass_time(&self.lanes, passed);
             let views = lane_views(pipeline, &self.lanes, end.agreed);
             let views = views.map(|(_, view)| view);
-            let watermark = watermark::of_feed(views, end.agreed, &pipeline.spec().close);
+            let (all, close) = (self.lanes.len(), &pipeline.spec().close);
+            let watermark = watermark::of_feed(views, all, end.agreed, close);
             closings.push(pipeline.settle(at, watermark, lanes));
             pipeline.look_at_panes(at, lanes);
         }
@@ -161,7 +170,8 @@ impl FeedEngine {
 
     /// Only a lane that is known to be at its end is quiet: time without that evidence counts for
     /// nothing, and much of it ends the quiet.
-    fn pass_time(&mut self, lanes: &mut [&mut LaneEngine], end: TickEnd<'_>) {
+    /// Gives how much time passed.
+    fn pass_time(&mut self, lanes: &mut [&mut LaneEngine], end: TickEnd<'_>) -> i64 {
         let passed = self
             .previous_agreed
             .zip(end.agreed)
@@ -181,10 +191,11 @@ impl FeedEngine {
                 true => 0,
                 false => lane.blind_ms.saturating_add(passed.max(1)),
             };
-            if lane.blind_ms >= BLIND_MS {
+            if lane.is_unseen() {
                 lane.quiet_ms = 0;
             }
         }
+        passed
     }
 
     /// Closes all windows with data, as if every watermark had reached their end.
@@ -309,6 +320,7 @@ fn lane_views<'a>(
             let view = LaneView {
                 watermark: report.watermark,
                 idle: idle_ms.is_some_and(is_idle),
+                seen_ms: (lane.blind_ms == 0).then_some(report.seen_ms),
             };
             (number, view)
         })

@@ -46,7 +46,10 @@ impl FeedEngine {
         }
         let (_, end) = spec.window.pane_of(pipeline.watermark?.0);
         let waits = |view: &crate::watermark::LaneView| {
-            !view.idle && view.watermark.is_none_or(|shown| shown.0 < end)
+            let shown = view
+                .watermark
+                .max(view.timed(self.previous_agreed, &spec.close));
+            !view.idle && shown.is_none_or(|shown| shown.0 < end)
         };
         let views = self.views(pipeline);
         let lanes: Vec<LaneId> = views
@@ -87,8 +90,8 @@ mod tests {
             window: WindowSpec::new(slide_ms, slide_ms, 0).unwrap(),
             close: CloseSpec {
                 lag_ms,
-                records: 1,
                 idle_ms: Some(1000),
+                ..CloseSpec::default()
             },
             values: Vec::new(),
             max_future_ms: None,

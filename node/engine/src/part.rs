@@ -109,6 +109,11 @@ impl FeedSnapshot {
                 out.fixed(&stream.digest.0.to_be_bytes());
             }
             out.unsigned(pipeline.letters_suppressed);
+            if pipeline.spec().close.at_most_ms.is_some() {
+                for lane in &pipeline.lanes {
+                    out.signed(lane.seen_ms);
+                }
+            }
         }
         out.finish()
     }
@@ -256,6 +261,11 @@ fn read_pipeline(pipeline: &mut Pipeline, input: &mut Reader<'_>) -> Result<(), 
         };
     }
     pipeline.letters_suppressed = input.unsigned()?;
+    if pipeline.spec().close.at_most_ms.is_some() {
+        for lane in &mut pipeline.lanes {
+            lane.seen_ms = input.signed()?;
+        }
+    }
     Ok(())
 }
 

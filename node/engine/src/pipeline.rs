@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::close::{Closed, Closing, EmptyWindows};
 use crate::dead_letter::{DeadLetter, Reason};
+use crate::feed::FeedLane;
 use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{LaneHops, Order, each_group};
 use crate::pane::table::PaneTable;
@@ -32,6 +33,9 @@ impl StreamEnd {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaneReport {
     pub(crate) watermark: Option<Timestamp>,
+    /// Agreed time that passed, in milliseconds, while it was seen at its end, since it was not for long:
+    /// kept where windows wait for `at_most` so long.
+    pub(crate) seen_ms: i64,
     counters: Counters,
     groups: u64,
     pane_changes: u64,
@@ -78,6 +82,20 @@ impl Pipeline {
             letters: StreamEnd::default(),
             letters_suppressed: 0,
             open_windows: 0,
+        }
+    }
+
+    /// Counts time for `at_most`: only while a lane is known to be at its end.
+    pub(crate) fn pass_time(&mut self, lanes: &[FeedLane], passed: i64) {
+        if self.spec().close.at_most_ms.is_none() {
+            return;
+        }
+        for (report, lane) in self.lanes.iter_mut().zip(lanes) {
+            if lane.is_unseen() {
+                report.seen_ms = 0;
+            } else if lane.blind_ms == 0 {
+                report.seen_ms = report.seen_ms.saturating_add(passed);
+            }
         }
     }
 

@@ -101,6 +101,24 @@ pub struct CloseSpec {
     pub records: usize,
     /// A lane with nothing new for that long no longer holds windows open; `None`: never idle.
     pub idle_ms: Option<i64>,
+    /// No window closes before the feed has had so many lanes.
+    pub lanes: usize,
+    /// A lane that is seen at its end holds a window open no longer than this after the window's end;
+    /// `None`: as long as it takes.
+    pub at_most_ms: Option<i64>,
+}
+
+impl Default for CloseSpec {
+    /// The first record beyond a window's end closes it.
+    fn default() -> Self {
+        Self {
+            lag_ms: 0,
+            records: 1,
+            idle_ms: None,
+            lanes: 0,
+            at_most_ms: None,
+        }
+    }
 }
 
 /// One computed value of a row.

@@ -74,18 +74,37 @@ impl EventTimes {
 pub(crate) struct LaneView {
     pub(crate) watermark: Option<Timestamp>,
     pub(crate) idle: bool,
+    /// Agreed time that passed, in milliseconds, since it was first seen at its end, if it still is.
+    pub(crate) seen_ms: Option<i64>,
+}
+
+impl LaneView {
+    /// How far it counts as having come because enough time went by.
+    pub(crate) fn timed(&self, agreed: Option<Timestamp>, close: &CloseSpec) -> Option<Timestamp> {
+        let at_most_ms = close.at_most_ms?;
+        self.seen_ms.filter(|&seen_ms| seen_ms >= at_most_ms)?;
+        agreed.map(|agreed| Timestamp(agreed.0.saturating_sub(at_most_ms)))
+    }
 }
 
 /// The watermark of a feed: the least of its lanes that are not idle; with all of them idle, agreed
 /// time minus `lag`.
 ///
+/// A lane that has been seen at its end for `at_most` has come as far as agreed time minus that, if it
+/// has not shown more.
+///
 /// `None`, unknown, holds everything: a lane that is not idle has not shown enough, or there is no
-/// lane at all.
+/// lane at all. `all` is how many lanes there have been: fewer than are to be waited for hold
+/// everything too.
 pub(crate) fn of_feed(
     lanes: impl Iterator<Item = LaneView>,
+    all: usize,
     agreed: Option<Timestamp>,
     close: &CloseSpec,
 ) -> Option<Timestamp> {
+    if all < close.lanes {
+        return None;
+    }
     let mut any_lane = false;
     let mut least: Option<Timestamp> = None;
     for lane in lanes {
@@ -93,7 +112,7 @@ pub(crate) fn of_feed(
         if lane.idle {
             continue;
         }
-        let watermark = lane.watermark?;
+        let watermark = lane.watermark.max(lane.timed(agreed, close))?;
         least = Some(least.map_or(watermark, |other| other.min(watermark)));
     }
     match least {
@@ -110,9 +129,8 @@ mod tests {
 
     fn close(records: usize) -> CloseSpec {
         CloseSpec {
-            lag_ms: 0,
             records,
-            idle_ms: None,
+            ..CloseSpec::default()
         }
     }
 
@@ -141,8 +159,7 @@ mod tests {
     fn a_lag_larger_than_all_time_does_not_overflow() {
         let close = CloseSpec {
             lag_ms: i64::MAX,
-            records: 1,
-            idle_ms: None,
+            ..CloseSpec::default()
         };
         let mut state = EventTimes::default();
         state.show(Timestamp(-10), &close);
@@ -154,9 +171,10 @@ mod tests {
         let lane = |watermark: Option<i64>, idle| LaneView {
             watermark: watermark.map(Timestamp),
             idle,
+            seen_ms: None,
         };
         let of = |lanes: Vec<LaneView>| {
-            of_feed(lanes.into_iter(), Some(Timestamp(100)), &close(1)).map(|time| time.0)
+            of_feed(lanes.into_iter(), 0, Some(Timestamp(100)), &close(1)).map(|time| time.0)
         };
         assert_eq!(of(vec![]), None);
         assert_eq!(

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use toml::Value;
+use unisono_engine::spec::TimeSource;
 
 use super::cluster::{self, ClusterSettings, NodeSettings, ResultsSettings};
-use super::endpoint::{self, SinkConfig, SourceConfig};
+use super::endpoint::{self, SinkConfig, SourceConfig, SourceKind};
 use super::glob::matches_pattern;
 use super::pipeline::read_pipeline;
 use super::problem::{ConfigErrors, ConfigProblem};
@@ -96,7 +97,13 @@ fn read(path: &Path, mut root: Section<'_>) -> Option<NodeConfig> {
             root.section(&format!("sink[{index}]"), table),
         ));
     }
-    let pipelines = read_pipelines(&mut root, &base, &named_sources, &named_sinks);
+    let files = sources.iter().filter_map(files_source).collect();
+    let references = References {
+        sources: named_sources,
+        files,
+        sinks: named_sinks,
+    };
+    let pipelines = read_pipelines(&mut root, &base, &references);
     root.finish();
     Some(NodeConfig {
         file: path.to_owned(),
@@ -140,11 +147,22 @@ struct Written {
     table: toml::Table,
 }
 
+/// What pipelines may name.
+struct References {
+    sources: BTreeSet<String>,
+    /// Those of the sources that are files.
+    files: Vec<String>,
+    sinks: BTreeSet<String>,
+}
+
+fn files_source(source: &SourceConfig) -> Option<String> {
+    matches!(source.kind, SourceKind::Files(_)).then(|| source.name.clone())
+}
+
 fn read_pipelines(
     root: &mut Section<'_>,
     base: &Path,
-    sources: &BTreeSet<String>,
-    sinks: &BTreeSet<String>,
+    references: &References,
 ) -> Vec<PipelineDefinition> {
     let mut written = Vec::new();
     for (index, table) in root.tables("pipeline").into_iter().enumerate() {
@@ -175,8 +193,34 @@ fn read_pipelines(
     let mut pipelines = Vec::new();
     for Written { file, place, table } in written {
         let mut section = Section::new(&file, &place, table, root.problems());
-        check_references(&mut section, sources, sinks, &mut names);
-        pipelines.extend(read_pipeline(section));
+        check_references(&mut section, references, &mut names);
+        let Some(pipeline) = read_pipeline(section) else {
+            continue;
+        };
+        let by_append_time = matches!(pipeline.spec.time, TimeSource::AppendTime);
+        let is_file = |source: &&String| references.files.contains(source);
+        if let Some(source) = pipeline
+            .sources
+            .iter()
+            .find(is_file)
+            .filter(|_| by_append_time)
+        {
+            let mut key = place;
+            key.push_str(if key.is_empty() {
+                "time.from"
+            } else {
+                ".time.from"
+            });
+            root.problems().push(ConfigProblem {
+                file,
+                key,
+                message: format!(
+                    "files have no append time, and source \"{source}\" has files; name a field that holds the \
+                     time: time = {{ field = \"created_at\" }}"
+                ),
+            });
+        }
+        pipelines.push(pipeline);
     }
     pipelines
 }
@@ -205,8 +249,7 @@ fn open(root: &mut Section<'_>, path: &Path) -> Option<Written> {
 
 fn check_references(
     section: &mut Section<'_>,
-    sources: &BTreeSet<String>,
-    sinks: &BTreeSet<String>,
+    references: &References,
     names: &mut BTreeSet<String>,
 ) {
     if let Some(name) = section.peek_string("name")
@@ -218,13 +261,13 @@ fn check_references(
         );
     }
     for source in section.peek_strings("sources") {
-        if !sources.contains(&source) {
+        if !references.sources.contains(&source) {
             let message = format!("\"{source}\" is not a [[source]] of the node's config");
             section.problem("sources", message);
         }
     }
     if let Some(sink) = section.peek_string("sink")
-        && !sinks.contains(&sink)
+        && !references.sinks.contains(&sink)
     {
         section.problem(
             "sink",

@@ -20,6 +20,8 @@ use window::read_window;
 
 /// The watermark keeps that many event times for each lane at most.
 const MAX_RECORDS: i64 = 10_000;
+/// More lanes than a feed has.
+const MAX_LANES: i64 = 100_000;
 const DEFAULT_IDLE_MS: i64 = 10_000;
 const DEFAULT_GROUP_BYTES: usize = 1 << 10;
 const MOST_GROUP_BYTES: usize = 64 << 10;
@@ -189,15 +191,24 @@ fn read_group_by(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<GroupC
 fn read_close(section: &mut Section<'_>) -> Option<CloseSpec> {
     let table = section.table("close").unwrap_or_default();
     let mut close = section.section("close", table);
-    close.not_supported(&["at_most"]);
     let lag_ms = close.positive_ms("lag").unwrap_or(0);
     let records = close.integer("records", 1..=MAX_RECORDS).unwrap_or(1);
     let idle_ms = read_limit(&mut close, "idle", DEFAULT_IDLE_MS);
+    let lanes = close.integer("lanes", 1..=MAX_LANES).unwrap_or(0);
+    let at_most_ms = close.positive_ms("at_most");
+    if at_most_ms == Some(0) {
+        close.problem(
+            "at_most",
+            "must be greater than 0; leave it out to wait as long as it takes",
+        );
+    }
     close.finish();
     Some(CloseSpec {
         lag_ms,
         records: usize::try_from(records).ok()?,
         idle_ms,
+        lanes: usize::try_from(lanes).ok()?,
+        at_most_ms,
     })
 }
 

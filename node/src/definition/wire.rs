@@ -79,6 +79,10 @@ struct Close {
     lag_ms: i64,
     records: usize,
     idle_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lanes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at_most_ms: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -172,6 +176,8 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
             lag_ms: spec.close.lag_ms,
             records: spec.close.records,
             idle_ms: spec.close.idle_ms,
+            lanes: Some(spec.close.lanes).filter(|&lanes| lanes > 0),
+            at_most_ms: spec.close.at_most_ms,
         },
         values: spec.values.iter().map(values::write).collect(),
         max_future_ms: spec.max_future_ms,
@@ -181,8 +187,10 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
 }
 
 fn version_of(spec: &PipelineSpec) -> u32 {
-    let is_first =
-        matches!(spec.window, WindowSpec::Fixed(_)) && spec.values.iter().all(values::is_old);
+    let is_first = matches!(spec.window, WindowSpec::Fixed(_))
+        && spec.close.lanes == 0
+        && spec.close.at_most_ms.is_none()
+        && spec.values.iter().all(values::is_old);
     if is_first { FIRST_VERSION } else { VERSION }
 }
 
@@ -280,6 +288,8 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
         lag_ms,
         records,
         idle_ms,
+        lanes,
+        at_most_ms,
     } = pipeline.close;
     if records == 0 {
         return Err("close.records is 0".to_owned());
@@ -298,6 +308,8 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
             lag_ms,
             records,
             idle_ms,
+            lanes: lanes.unwrap_or(0),
+            at_most_ms,
         },
         values: values.collect::<Result<_, String>>()?,
         max_future_ms: pipeline.max_future_ms,

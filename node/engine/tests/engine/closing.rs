@@ -39,6 +39,7 @@ fn one_wrong_clock_does_not_make_the_others_late() {
         lag_ms: 0,
         records: 2,
         idle_ms: Some(10_000),
+        ..CloseSpec::default()
     };
     let spec = PipelineSpec { close, ..grouped() };
     let mut timeline = String::from("p0@1:a=1 p0@11:a=1 p0@86400:a=1 ");
@@ -249,4 +250,72 @@ fn a_group_takes_few_bytes_beyond_its_key() {
     assert!(first <= 60 + 15, "{first} bytes a group");
     let next_pane = fill(15) - first;
     assert!(next_pane <= 10, "{next_pane} bytes a group of another pane");
+}
+
+fn at_most(seconds: i64) -> PipelineSpec {
+    let close = CloseSpec {
+        at_most_ms: Some(seconds * 1000),
+        ..CloseSpec::default()
+    };
+    PipelineSpec { close, ..plain() }
+}
+
+#[test]
+fn a_lane_that_is_seen_at_its_end_holds_a_window_no_longer_than_at_most() {
+    let mut player = Player::new(at_most(3), &["p0", "p1"]);
+    player.play("p0@1=1 p1@2=2 p0@25=1 tick@10:p0,p1 tick@11:p0,p1 tick@12:p0,p1");
+    assert_eq!(player.results(), "");
+    // Three seconds after the window's end.
+    player.play("tick@13:p0,p1");
+    assert_eq!(player.results(), "[0,10) n=2 sum=3");
+    // What comes later for it is late, on the lane that was not waited for too.
+    player.play("p1@3=5 p1@12=7 tick@14:p0,p1");
+    assert_eq!(player.results(), "!late p1#1");
+}
+
+#[test]
+fn at_most_does_not_run_while_nobody_sees_the_end_of_a_lane() {
+    let mut player = Player::new(at_most(3), &["p0", "p1"]);
+    player.play("p0@1=1 p1@2=2 p0@25=1 tick@10:p0,p1");
+    // An outage, or a backlog, or a transaction that is open.
+    player.play("tick@11:p0 tick@12:p0 tick@13:p0 tick@14:p0 tick@60:p0");
+    // Then time begins anew, however long ago the window ended.
+    player.play("p1@4=3 tick@61:p0 tick@62:p0,p1 tick@63:p0,p1");
+    assert_eq!(player.results(), "");
+    player.play("tick@64:p0,p1");
+    assert_eq!(
+        player.results(),
+        "[0,10) n=3 sum=6; [10,20) n=0 sum=null; [20,30) n=1 sum=1; [30,40) n=0 sum=null; [40,50) n=0 sum=null; [50,60) n=0 sum=null"
+    );
+}
+
+#[test]
+fn a_lane_without_records_is_waited_for_at_most_so_long_too() {
+    let mut player = Player::new(at_most(3), &["p0", "p1"]);
+    player.play("p0@1=1 p0@25=1 tick@10:p1 tick@11:p0,p1 tick@12:p0,p1");
+    assert_eq!(player.results(), "");
+    player.play("tick@13:p0,p1 tick@14:p0,p1");
+    assert_eq!(player.results(), "[0,10) n=1 sum=1");
+}
+
+#[test]
+fn without_agreed_time_at_most_closes_nothing() {
+    let mut player = Player::new(at_most(3), &["p0", "p1"]);
+    player.play("p0@1=1 p1@2=2 p0@25=1 tick tick tick");
+    assert_eq!(player.results(), "");
+}
+
+#[test]
+fn windows_wait_until_so_many_lanes_are_there() {
+    let mut spec = plain();
+    spec.close.lanes = 2;
+    let mut player = Player::new(spec, &["p0"]);
+    player.play("p0@1=1 p0@12=2 p0@23=3 tick");
+    assert_eq!(player.results(), "");
+    // The second one's records for the same windows are in time.
+    player.play("+p1 p1@2=10 p1@13=20 p1@24=30 tick");
+    assert_eq!(player.results(), "[0,10) n=2 sum=11; [10,20) n=2 sum=22");
+    // One that has come to its end was there.
+    player.play("-p0 p1@35=1 tick");
+    assert_eq!(player.results(), "[20,30) n=2 sum=33");
 }

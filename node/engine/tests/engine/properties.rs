@@ -59,6 +59,8 @@ pub fn case(seed: u64) -> Case {
         lag_ms: random.below(20) as i64 * 1000 * scale,
         records: 1 + random.below(4) as usize,
         idle_ms: Some(3000),
+        at_most_ms: (random.below(2) == 0).then_some(5000),
+        ..CloseSpec::default()
     };
     if random.below(2) == 0 {
         spec.filter = only_values_above_zero();

@@ -36,11 +36,7 @@ pub fn plain() -> PipelineSpec {
         filter: None,
         group_by: Vec::new(),
         window: window(10, 10),
-        close: CloseSpec {
-            lag_ms: 0,
-            records: 1,
-            idle_ms: None,
-        },
+        close: CloseSpec::default(),
         values: vec![
             value("n", Function::CountAll),
             value("sum", Function::Sum(VALUE)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::{KafkaReader, SinkKind, SourceKind, StartAt};
+use crate::config::{KafkaReader, SinkKind, StartAt};
 
 const PIPELINE: &str = "name='p'\nsources=['orders']\nsink='out'\ntime={field='t'}\nwindow={size='1m'}\nvalues={n='count()'}";
 
@@ -180,6 +180,11 @@ fn what_does_not_fit_together_is_refused() {
         "name = \"out\"",
         "name = \"elsewhere\"",
         "sink: \"out\" is not a [[sink]]",
+    );
+    refused(
+        "[node]",
+        "[[pipeline]]\nname='q'\nsources=['orders', 'dns']\ntime={from='append_time'}\nwindow={size='1m'}\nvalues={n='count()'}\n[node]",
+        "pipeline[0].time.from: files have no append time, and source \"dns\" has files; name a field",
     );
     refused(
         "name = \"dns\"",

@@ -323,11 +323,31 @@ fn a_calendar_window_has_its_zones_data_in_the_definition() {
 }
 
 #[test]
-fn what_the_design_has_and_this_version_lacks_is_refused_by_name() {
+fn lanes_and_at_most_are_read_and_written() {
+    let text = DNS.replace("records = 3", "lanes = 12\nat_most = '2m'");
+    let definition = PipelineDefinition::parse("p.toml", &text).unwrap();
+    let canonical = &definition.canonical;
+    let close =
+        r#""close":{"lag_ms":900000,"records":1,"idle_ms":null,"lanes":12,"at_most_ms":120000}"#;
+    assert!(canonical.contains(close), "{canonical}");
+    assert!(canonical.starts_with("{\"version\":3,"));
+    let close = PipelineDefinition::from_canonical(canonical, "s")
+        .unwrap()
+        .spec
+        .close;
+    assert_eq!((close.lanes, close.at_most_ms), (12, Some(120_000)));
     refused(
-        &DNS.replace("records = 3", "at_most = '2m'"),
-        "close.at_most: not supported yet",
+        &DNS.replace("records = 3", "lanes = 0"),
+        "close.lanes: 0 is out of range; write 1 to 100000",
     );
+    refused(
+        &DNS.replace("records = 3", "at_most = '0s'"),
+        "close.at_most: must be greater than 0",
+    );
+}
+
+#[test]
+fn what_the_design_has_and_this_version_lacks_is_refused_by_name() {
     refused(
         &format!("{DNS}[align]\nmax_skew = '1m'"),
         "align: not supported yet",
