@@ -1,13 +1,15 @@
 //! What a pipeline means: its fields, its conditions and values, and the one text by which all replicas know it.
 
 mod fields;
+mod show;
 mod sql;
 mod wire;
 
 use unisono_engine::spec::PipelineSpec;
 
-pub use fields::{FieldPath, FieldPathError, FieldSet, remap};
-pub use sql::{parse_condition, parse_value};
+pub use fields::{FieldPath, FieldPathError, FieldSet, Key, remap};
+pub use show::show;
+pub use sql::{Names, parse_condition, parse_group, parse_having, parse_value};
 pub use wire::CanonicalError;
 
 /// The sink that needs no config.
@@ -26,7 +28,9 @@ pub struct PipelineDefinition {
     pub fields: FieldSet,
     /// What the engine computes.
     pub spec: PipelineSpec,
-    /// All of the above but the sink as JSON: the same text for the same definition. It stands in the Raft log.
+    /// What is right in its file, and probably not what was meant.
+    pub warnings: Vec<String>,
+    /// All of the above but the sink and the warnings as JSON: the same text for the same definition. It stands in the Raft log.
     pub canonical: String,
 }
 
@@ -40,6 +44,7 @@ impl PipelineDefinition {
             sink,
             fields,
             spec,
+            warnings: Vec::new(),
             canonical: String::new(),
         };
         definition.canonical = wire::write(&definition);

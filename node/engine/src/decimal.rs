@@ -10,6 +10,7 @@ use std::fmt;
 
 use ethnum::I256;
 
+mod arithmetic;
 mod parse;
 
 /// Most digits after the decimal point.

@@ -23,7 +23,7 @@ use codec::{Fault, Reader, Writer};
 const MAGIC: &[u8; 8] = b"UNISOENG";
 
 /// The version that this program writes, and the only one that it reads.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// Which kind of part.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::close::{Closed, Closing, EmptyWindows};
 use crate::dead_letter::{DeadLetter, Reason};
+use crate::having::Having;
 use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{Order, each_group};
 use crate::pane::table::PaneTable;
@@ -11,7 +12,7 @@ use crate::plan::Program;
 use crate::render::{self, RowWriter};
 use crate::row::{Digest, Incarnation, RowRef, Seq, StreamId, StreamKind};
 use crate::spec::{PipelineSpec, Timestamp};
-use crate::stats::{Counters, PipelineStats};
+use crate::stats::{Counters, PipelineStats, count};
 use crate::value::Column;
 
 /// The end of a numbered stream.
@@ -48,6 +49,8 @@ pub(crate) struct Pipeline {
     pub(crate) rows: StreamEnd,
     pub(crate) letters: StreamEnd,
     pub(crate) letters_suppressed: u64,
+    /// Rows for which `having` did not hold, since the process began.
+    withheld: u64,
     open_windows: u64,
 }
 
@@ -77,6 +80,7 @@ impl Pipeline {
             rows: StreamEnd::default(),
             letters: StreamEnd::default(),
             letters_suppressed: 0,
+            withheld: 0,
             open_windows: 0,
         }
     }
@@ -200,10 +204,18 @@ impl Pipeline {
         let program = Arc::clone(&self.program);
         let stream = self.stream(StreamKind::Rows);
         let mut writer = RowWriter::new(&program.spec);
+        let mut having = Having::new(&program.spec);
         for closing in &closings.windows {
             let end = closing.end();
             writer.window(end);
             let mut row = |key: &[u8], columns: &[Column], place: usize| {
+                if having
+                    .as_mut()
+                    .is_some_and(|it| !it.keeps(key, columns, place))
+                {
+                    count(&mut self.withheld, 1);
+                    return true;
+                }
                 let seq = self.rows.next;
                 let (json, group) = writer.row(Some(seq), key, columns, place);
                 self.rows.push(json);
@@ -286,6 +298,7 @@ impl Pipeline {
             closed_through: self.closed.through,
             open_windows: self.open_windows,
             open_groups: self.lanes.iter().map(|lane| lane.groups).sum(),
+            withheld: self.withheld,
             next_row_seq: self.rows.next,
             row_digest: self.rows.digest,
             next_dead_letter_seq: self.letters.next,

@@ -1,7 +1,7 @@
 //! Definitions, prepared for the loop over records; and what is the same for several pipelines,
 //! found once.
 
-use crate::record::{Cell, Record};
+use crate::record::{Cell, Cells, Record};
 use crate::spec::{Column, Expr, Function, PipelineSpec, TimeSource};
 use crate::stats::count;
 use crate::value::Input;
@@ -37,15 +37,39 @@ pub(crate) struct Program {
     pub(crate) time: usize,
     pub(crate) filter: Option<usize>,
     pub(crate) groups: usize,
+    /// Those that its groups and values use.
+    pub(crate) derived: Vec<usize>,
+    /// The decoded fields that it names anywhere.
+    pub(crate) named: Vec<Column>,
     fields: Fields,
 }
 
-/// Times, conditions and groups of a feed's pipelines, each once: what several pipelines ask of a
+/// A record with what was derived of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Derived<'a> {
+    pub(crate) record: &'a Record<'a>,
+    /// Of [`Common::derived`].
+    pub(crate) cells: &'a Cells,
+}
+
+impl<'a> Derived<'a> {
+    #[inline]
+    pub(crate) fn cell(self, column: Column) -> Cell<'a> {
+        match column.derived() {
+            None => self.record.cell(column),
+            // Nothing of it stands in the payload.
+            Some(at) => self.cells.cell(Column(at), b""),
+        }
+    }
+}
+
+/// Times, conditions, derived columns and groups of a feed's pipelines, each once: what several pipelines ask of a
 /// record is computed for the first of them.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub(crate) times: Vec<TimeSource>,
     pub(crate) filters: Vec<Expr>,
+    pub(crate) derived: Vec<Expr>,
     pub(crate) groups: Vec<GroupKey>,
 }
 
@@ -65,9 +89,32 @@ fn place_of<T: PartialEq>(things: &mut Vec<T>, thing: T) -> usize {
     })
 }
 
+/// The decoded fields that a definition names.
+fn named(spec: &PipelineSpec) -> Vec<Column> {
+    let mut named = Vec::new();
+    let mut spec = spec.clone();
+    spec.move_columns(&mut |column| {
+        named.push(column);
+        Some(column)
+    });
+    named.retain(|column| column.derived().is_none());
+    named.sort_unstable();
+    named.dedup();
+    named
+}
+
 impl Common {
-    /// Prepares a definition.
-    pub(crate) fn program(&mut self, spec: PipelineSpec) -> Program {
+    /// Prepares a definition. Its derived columns are from now on those of the feed.
+    pub(crate) fn program(&mut self, mut spec: PipelineSpec) -> Program {
+        let named = named(&spec);
+        let derived = std::mem::take(&mut spec.derived).into_iter();
+        let derived: Vec<usize> = derived
+            .map(|expr| place_of(&mut self.derived, expr))
+            .collect();
+        spec.move_columns(&mut |column| {
+            let place = column.derived().and_then(|at| derived.get(at));
+            Some(place.map_or(column, |&place| Column::of_derived(place)))
+        });
         let columns = spec.group_by.iter().map(|group| group.column).collect();
         let groups = GroupKey {
             columns,
@@ -81,24 +128,27 @@ impl Common {
                 .map(|filter| place_of(&mut self.filters, filter)),
             groups: place_of(&mut self.groups, groups),
             fields: Fields::new(&spec),
+            derived,
+            named,
             spec,
         }
     }
 }
 
 impl Program {
-    /// Reads the fields of a record that values use; gives how many of them are unusable: arrays,
-    /// objects and numbers beyond the limits anywhere, texts and booleans where a number is needed.
+    /// Reads the fields of a record that values use; gives how many of them are unusable:
+    /// what is beyond the limits anywhere; texts, booleans, arrays and objects where a number is
+    /// needed.
     /// A field counts once, however many values use it.
     #[inline]
-    pub(crate) fn read(&self, record: &Record<'_>, inputs: &mut Inputs) -> u64 {
+    pub(crate) fn read(&self, record: Derived<'_>, inputs: &mut Inputs) -> u64 {
         let mut bad = 0;
         inputs.0.clear();
         for field in &self.fields.fields {
             let input = match record.cell(field.column) {
                 Cell::Missing | Cell::Null => Input::Null,
                 Cell::Number(number) => Input::Number(number),
-                Cell::Text(_) | Cell::Bool(_) => {
+                Cell::Text(_) | Cell::Bool(_) | Cell::Nested => {
                     count(&mut bad, u64::from(field.numeric));
                     Input::Other
                 }

@@ -5,6 +5,7 @@
 use crate::close::Closed;
 use crate::dead_letter::Allowance;
 use crate::feed::{FeedEngine, FeedLane};
+use crate::having::Having;
 use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{Order, each_group};
 use crate::pipeline::Pipeline;
@@ -81,8 +82,8 @@ impl PipelineSnapshot {
 }
 
 impl FeedSnapshot {
-    /// Calls `emit` with the present values of a pipeline's open windows, by window end and group,
-    /// until it says that it has enough. The rows have `Seq(0)` and no digest, `"seq":null` in the
+    /// Calls `emit` with the present values of a pipeline's open windows, by window end and group
+    /// (those for which `having` holds), until it says that it has enough. The rows have `Seq(0)` and no digest, `"seq":null` in the
     /// JSON. None for an unknown incarnation.
     pub fn open_windows(&self, incarnation: Incarnation, emit: &mut dyn FnMut(RowRef<'_>) -> bool) {
         let is_it = |of: &&PipelineSnapshot| of.pipeline.incarnation == incarnation;
@@ -93,10 +94,17 @@ impl FeedSnapshot {
         let mut order = Order::default();
         order.follow(&of.tables.iter().map(|lane| &lane.keys).collect::<Vec<_>>());
         let mut writer = RowWriter::new(spec);
+        let mut having = Having::new(spec);
         let mut goes_on = true;
         for end in of.open_ends() {
             writer.window(end);
             each_group(spec, end, &of.tables, &order, |key, columns, place| {
+                if having
+                    .as_mut()
+                    .is_some_and(|it| !it.keeps(key, columns, place))
+                {
+                    return true;
+                }
                 let (json, group) = writer.row(None, key, columns, place);
                 goes_on = emit(RowRef {
                     seq: Seq(0),

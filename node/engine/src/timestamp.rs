@@ -135,7 +135,7 @@ fn digit(value: u64) -> u8 {
     clippy::arithmetic_side_effects,
     reason = "a year of four digits, a month and a day"
 )]
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -149,7 +149,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     clippy::arithmetic_side_effects,
     reason = "a day of an era is below 146,097, and an era is a number of days by that"
 )]
-fn civil_from_days(days: i64) -> (i64, u64, u64) {
+pub(crate) fn civil_from_days(days: i64) -> (i64, u64, u64) {
     let shifted = days.saturating_add(719_468);
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

@@ -220,7 +220,7 @@ fn apply(effects: &[Effect], cells: &mut Cells) {
     for effect in effects {
         match *effect {
             Effect::Missing(column) => cells.set_missing(column),
-            Effect::Bad(column) => cells.set_bad(column),
+            Effect::Nested(column) => cells.set_nested(column),
         }
     }
 }

@@ -96,11 +96,13 @@ impl LaneState {
         pane: PaneKey,
         record: &Record<'_>,
     ) {
-        let Some(group) = shared.group(program.groups, record) else {
-            return self.reject(Reason::GroupTooLarge, record);
+        shared.derive(&program.derived, record);
+        let group = match shared.group(program.groups, record) {
+            Ok(group) => group,
+            Err(reason) => return self.reject(reason, record),
         };
         count(&mut self.counters.counted, 1);
-        let bad_fields = program.read(record, &mut shared.inputs);
+        let bad_fields = shared.read(program, record);
         count(&mut self.counters.bad_fields, bad_fields);
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self
