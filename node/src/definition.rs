@@ -1,6 +1,7 @@
 //! What a pipeline means: its fields, its conditions and values, and the one text by which all replicas know it.
 
 mod fields;
+mod notes;
 mod show;
 mod sql;
 mod wire;
@@ -8,6 +9,7 @@ mod wire;
 use unisono_engine::spec::PipelineSpec;
 
 pub use fields::{FieldPath, FieldPathError, FieldSet, Key, remap};
+pub use notes::notes;
 pub use show::show;
 pub use sql::{Names, parse_condition, parse_group, parse_having, parse_value};
 pub use wire::CanonicalError;

@@ -20,7 +20,7 @@ impl FeedEngine {
     /// What the lanes' records showed of a pipeline, between two ticks; nothing of an unknown
     /// incarnation.
     #[must_use]
-    pub fn observed(&self, incarnation: Incarnation, lanes: &[&LaneEngine]) -> Observed {
+    pub fn observed(&self, incarnation: Incarnation, lanes: &[&mut LaneEngine]) -> Observed {
         let mut observed = Observed::default();
         let Some(at) = self.find(incarnation) else {
             return observed;

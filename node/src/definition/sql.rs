@@ -15,6 +15,7 @@ use super::fields::{FieldPath, FieldSet};
 
 mod call;
 mod expression;
+mod leaf;
 mod value;
 
 use expression::{Scope, condition, expression};

@@ -27,6 +27,7 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
         ("filtered", stats.filtered),
         ("partly_late", stats.partly_late),
         ("bad_fields", stats.bad_fields),
+        ("withheld_rows", stats.withheld),
         ("dead_letters_suppressed", stats.dead_letters_suppressed),
     ];
     let letters = stats.dead_letters.iter();
@@ -419,6 +420,18 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             let metric = Metric::counter("unisono_records_total", help, number(value));
             metrics.push(labelled(metric).label("outcome", name));
         }
+        let observed = feed.map(|feed| feed.status().observed.remove(&id));
+        let observed = observed.flatten().unwrap_or_default();
+        metrics.push(labelled(Metric::gauge(
+            "unisono_unseen_fields",
+            "Fields that a pipeline names and no record has had since this node started.",
+            number(observed.unseen.len() as u64),
+        )));
+        metrics.push(labelled(Metric::counter(
+            "unisono_misfits_total",
+            "Values that a pipeline's expressions could not use, as a text compared with a number, since this node started.",
+            number(observed.misfits.iter().map(|(_, times)| times).sum()),
+        )));
         metrics.push(labelled(Metric::gauge(
             "unisono_open_groups",
             "Groups in memory, over all lanes and panes.",

@@ -3,6 +3,7 @@
 
 mod checkpoints;
 mod closing;
+mod expressions;
 #[allow(
     clippy::disallowed_methods,
     reason = "a golden file is read, and written on request"
