@@ -273,6 +273,8 @@ fn read_word(text: &[u8], column: Option<Column>, cells: &mut Cells) -> Option<u
 }
 
 #[cfg(test)]
+mod expressions;
+#[cfg(test)]
 mod property;
 #[cfg(test)]
 mod reference;

@@ -17,7 +17,7 @@ impl Decimal {
     /// The sum.
     #[must_use]
     #[inline]
-    pub fn add(self, other: Self) -> Option<Self> {
+    pub fn plus(self, other: Self) -> Option<Self> {
         let (left, right, scale) = self.aligned(other)?;
         trimmed(left.checked_add(right)?, scale)
     }
@@ -25,8 +25,8 @@ impl Decimal {
     /// The difference.
     #[must_use]
     #[inline]
-    pub fn subtract(self, other: Self) -> Option<Self> {
-        self.add(other.negate())
+    pub fn minus(self, other: Self) -> Option<Self> {
+        self.plus(other.negate())
     }
 
     /// The number with the other sign.
@@ -257,7 +257,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                shown(number(left).add(number(right))),
+                shown(number(left).plus(number(right))),
                 sum,
                 "{left} + {right}"
             );
@@ -267,7 +267,7 @@ mod tests {
                 "{left} * {right}"
             );
         }
-        assert_eq!(shown(number("0.3").subtract(number("0.1"))), "0.2");
+        assert_eq!(shown(number("0.3").minus(number("0.1"))), "0.2");
         let product = number("123456789012345678").multiply(number("98765432"));
         assert_eq!(shown(product), "12193263100137174221002896");
     }

@@ -60,8 +60,8 @@ pub(super) fn arithmetic<'a>(
         return Value::Null;
     };
     let result = match call {
-        Call::Add => left.add(right),
-        Call::Subtract => left.subtract(right),
+        Call::Add => left.plus(right),
+        Call::Subtract => left.minus(right),
         Call::Multiply => left.multiply(right),
         Call::Divide => left.divide(right),
         _ => left.remainder(right),

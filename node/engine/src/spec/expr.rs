@@ -179,8 +179,11 @@ const TIME: Kind = Kind::Time;
 /// Most arguments of what takes any number.
 const MANY: usize = 1000;
 
-/// Each call with its name in definitions, fewest and most arguments, their kinds and the result's.
-const CALLS: [(Call, &str, usize, usize, &[Kind], Gives); 42] = {
+/// A call with its name in definitions, fewest and most arguments, their kinds and the result's.
+type Known = (Call, &'static str, usize, usize, &'static [Kind], Gives);
+
+/// All calls.
+const CALLS: [Known; 42] = {
     use Call as C;
     use Gives::{Always as Is, SameAsArguments, SameAsBranches};
     [
@@ -351,7 +354,7 @@ impl Expr {
 /// The results among the arguments of `case`.
 pub(crate) fn branches(arguments: &[Expr]) -> impl Iterator<Item = &Expr> {
     let last = arguments.len().saturating_sub(1);
-    let is_result = move |at: usize| at % 2 == 1 || (at == last && at % 2 == 0);
+    let is_result = move |at: usize| at % 2 == 1 || (at == last && at.is_multiple_of(2));
     let numbered = arguments.iter().enumerate();
     numbered.filter_map(move |(at, argument)| is_result(at).then_some(argument))
 }

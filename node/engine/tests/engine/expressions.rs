@@ -109,31 +109,30 @@ fn expr(random: &mut Random, depth: u64) -> Expr {
                 vec![text, pattern],
             )
         }
-        _ => match random.below(2) {
-            0 => {
-                let calls = [
-                    Call::NullIf,
-                    Call::IsDistinct,
-                    Call::StartsWith,
-                    Call::EndsWith,
-                ];
-                Expr::Call(pick(random, &calls), some(random, 2))
-            }
-            _ => {
-                let calls = [
-                    Call::IsTrue,
-                    Call::IsFalse,
-                    Call::Negate,
-                    Call::Abs,
-                    Call::Upper,
-                    Call::Lower,
-                    Call::Length,
-                    Call::ToText,
-                ];
-                Expr::Call(pick(random, &calls), some(random, 1))
-            }
-        },
+        _ => {
+            let (call, number) = plain_call(random);
+            Expr::Call(call, some(random, number))
+        }
     }
+}
+
+/// Of one or two arguments of any kind.
+fn plain_call(random: &mut Random) -> (Call, u64) {
+    let calls = [
+        (Call::NullIf, 2),
+        (Call::IsDistinct, 2),
+        (Call::StartsWith, 2),
+        (Call::EndsWith, 2),
+        (Call::IsTrue, 1),
+        (Call::IsFalse, 1),
+        (Call::Negate, 1),
+        (Call::Abs, 1),
+        (Call::Upper, 1),
+        (Call::Lower, 1),
+        (Call::Length, 1),
+        (Call::ToText, 1),
+    ];
+    pick(random, &calls)
 }
 
 /// As `in` is written, also with many texts.

@@ -4,8 +4,6 @@ use super::*;
 
 use unisono_engine::spec::Function;
 
-mod evaluated;
-
 fn condition_of(text: &str) -> Result<Expr, String> {
     parse_condition(text, &mut Names::default())
 }
