@@ -422,16 +422,7 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
         }
         let observed = feed.map(|feed| feed.status().observed.remove(&id));
         let observed = observed.flatten().unwrap_or_default();
-        metrics.push(labelled(Metric::gauge(
-            "unisono_unseen_fields",
-            "Fields that a pipeline names and no record has had since this node started.",
-            number(observed.unseen.len() as u64),
-        )));
-        metrics.push(labelled(Metric::counter(
-            "unisono_misfits_total",
-            "Values that a pipeline's expressions could not use, as a text compared with a number, since this node started.",
-            number(observed.misfits.iter().map(|(_, times)| times).sum()),
-        )));
+        metrics.extend(met(&observed).map(labelled));
         metrics.push(labelled(Metric::gauge(
             "unisono_open_groups",
             "Groups in memory, over all lanes and panes.",
@@ -447,6 +438,22 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             )));
         }
     }
+}
+
+/// What a definition met in the records.
+fn met(observed: &unisono_engine::Observed) -> [Metric; 2] {
+    [
+        Metric::gauge(
+            "unisono_unseen_fields",
+            "Fields that a pipeline names and no record has had since this node started.",
+            number(observed.unseen.len() as u64),
+        ),
+        Metric::counter(
+            "unisono_misfits_total",
+            "Values that a pipeline's expressions could not use, as a text compared with a number, since this node started.",
+            number(observed.misfits.iter().map(|(_, times)| times).sum()),
+        ),
+    ]
 }
 
 /// Prometheus knows floats alone; beyond 2^53 the last digits are lost there.

@@ -274,7 +274,10 @@ fn times_are_cut_and_taken_apart_in_utc() {
             "to_timestamp(1700000000123 + 0 * n)",
             "'2023-11-14T22:13:20.123Z'",
         ),
-        ("cast('2024-02-29' as timestamp)", "'2024-02-29T00:00:00Z'"),
+        (
+            "coalesce(nil, cast('2024-02-29' as timestamp))",
+            "'2024-02-29T00:00:00Z'",
+        ),
         ("cast(at as date)", "'2024-02-29T00:00:00Z'"),
         ("cast(s as timestamp)", "bad"),
         ("date_trunc('hour', at)", "'2024-02-29T12:00:00Z'"),

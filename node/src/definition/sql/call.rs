@@ -65,6 +65,10 @@ pub(super) fn is_keyword(word: &str) -> bool {
 }
 
 /// `None`: it is nothing of that.
+#[allow(
+    clippy::too_many_lines,
+    reason = "an arm for each form of the parser's"
+)]
 pub(super) fn invoke(sql: &Sql, scope: &mut Scope<'_>) -> Result<Option<Expr>, String> {
     Ok(Some(match sql {
         Sql::Function(function) => called(function, sql, scope)?,

@@ -108,6 +108,7 @@ fn a_field_has_one_column_however_often_it_is_named() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn what_is_not_allowed_is_refused_with_its_place() {
     let mut wrong = Vec::new();
     for (text, expected) in [
