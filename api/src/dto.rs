@@ -44,6 +44,10 @@ pub struct PipelineInfo {
     pub open_windows: u64,
     /// What was counted since the pipeline's creation: records taken in, late, dead letters by reason.
     pub counters: BTreeMap<String, u64>,
+    /// What is odd about the definition, given the records since this node started: fields that no record has, values that
+    /// are compared with those of another kind.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// The shape of a pipeline's windows, in milliseconds.

@@ -2,14 +2,18 @@
 
 mod fields;
 mod functions;
+mod notes;
+mod show;
 mod sql;
 mod wire;
 mod zone;
 
 use unisono_engine::spec::PipelineSpec;
 
-pub use fields::{FieldPath, FieldPathError, FieldSet, remap};
-pub use sql::{parse_condition, parse_value};
+pub use fields::{FieldPath, FieldPathError, FieldSet, Key, remap};
+pub use notes::notes;
+pub use show::show;
+pub use sql::{Names, parse_condition, parse_group, parse_having, parse_value};
 pub use wire::{CanonicalError, as_written};
 pub use zone::zone_named;
 
@@ -29,7 +33,9 @@ pub struct PipelineDefinition {
     pub fields: FieldSet,
     /// What the engine computes.
     pub spec: PipelineSpec,
-    /// All of the above but the sink as JSON: the same text for the same definition. It stands in the Raft log.
+    /// What is right in its file, and probably not what was meant.
+    pub warnings: Vec<String>,
+    /// All of the above but the sink and the warnings as JSON: the same text for the same definition. It stands in the Raft log.
     pub canonical: String,
 }
 
@@ -43,6 +49,7 @@ impl PipelineDefinition {
             sink,
             fields,
             spec,
+            warnings: Vec::new(),
             canonical: String::new(),
         };
         definition.canonical = wire::write(&definition);

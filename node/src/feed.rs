@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use unisono_engine::row::{Digest, Incarnation, Seq, StreamId};
 use unisono_engine::spec::{LaneId, Timestamp};
-use unisono_engine::{FeedSnapshot, LaneEngine, NextClosing, PipelineStats};
+use unisono_engine::{FeedSnapshot, LaneEngine, NextClosing, Observed, PipelineStats};
 use unisono_replication::command::FeedId;
 use unisono_replication::machine::AcceptedTick;
 use unisono_replication::rt::mpsc::{
@@ -27,7 +27,7 @@ use unisono_replication::rt::mpsc::{
 };
 
 use crate::decode::Decoder;
-use crate::definition::FieldSet;
+use crate::definition::{FieldSet, notes};
 use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Tell, Workers};
 use crate::results::ResultsLog;
 use crate::source::LaneTrail;
@@ -82,6 +82,8 @@ pub struct FeedStatus {
     pub stopped: Option<String>,
     /// How each pipeline stands.
     pub pipelines: BTreeMap<Incarnation, PipelineStats>,
+    /// What each pipeline's definition met in the records.
+    pub observed: BTreeMap<Incarnation, Observed>,
     /// How far event time has come in each lane, by lane.
     pub watermarks: Vec<Option<Timestamp>>,
 }
@@ -312,6 +314,13 @@ impl Feed {
     #[must_use]
     pub fn status(&self) -> FeedStatus {
         lock(&self.shared.status).clone()
+    }
+
+    /// What is odd about a pipeline's definition, given the records since the feed started here.
+    #[must_use]
+    pub fn notes(&self, pipeline: Incarnation) -> Vec<String> {
+        let observed = lock(&self.shared.status).observed.get(&pipeline).cloned();
+        observed.map_or_else(Vec::new, |observed| notes(&observed, &lock(&self.fields)))
     }
 
     /// Ticks taken in since the feed started here.

@@ -121,6 +121,8 @@ impl NodeService {
             info.group_fields = groups.map(|group| group.name.clone()).collect();
             info.sources.clone_from(&definition.sources);
         }
+        info.notes
+            .extend(feed.map(|feed| feed.notes(id)).into_iter().flatten());
         match stats {
             Some(stats) => fill(&mut info, &stats),
             // Its feed does not run here: its rows are here all the same.

@@ -10,7 +10,7 @@ use unisono::definition::{FieldPath, FieldSet};
 use unisono::source::Block;
 use unisono_engine::row::Incarnation;
 use unisono_engine::spec::{
-    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, Operand, PipelineSpec, TimeFormat,
+    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, PipelineSpec, TimeFormat,
     TimeSource, ValueSpec, WindowSpec,
 };
 use unisono_engine::{FeedEngine, LaneEngine, TickEnd};
@@ -133,9 +133,9 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
             format: TimeFormat::Millis,
         },
         filter: Some(Expr::Compare {
-            left: Operand::Column(Column(1)),
+            left: Box::new(Expr::Column(Column(1))),
             op: CompareOp::Eq,
-            right: Operand::Text("view".into()),
+            right: Box::new(Expr::Text("view".into())),
         }),
         group_by: vec![GroupColumn {
             name: "ad_id".into(),
@@ -151,6 +151,8 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
             function: Function::CountAll,
         }],
         max_future_ms: None,
+        derived: Vec::new(),
+        having: None,
         group_bytes: 1024,
     };
     (fields, spec)

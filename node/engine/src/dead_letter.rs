@@ -35,11 +35,14 @@ pub enum Reason {
     NotAnObject,
     /// The values of its group take more bytes than the pipeline allows.
     GroupTooLarge,
+    /// A field of its group holds an array, an object, or what is beyond the limits of numbers and
+    /// texts.
+    GroupUnusable,
 }
 
 impl Reason {
     /// All reasons, in a fixed order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Late,
         Self::Future,
         Self::BadTime,
@@ -50,6 +53,7 @@ impl Reason {
         Self::NotJson,
         Self::NotAnObject,
         Self::GroupTooLarge,
+        Self::GroupUnusable,
     ];
 
     /// The name in a dead letter and in counters.
@@ -66,6 +70,7 @@ impl Reason {
             Self::NotJson => "not_json",
             Self::NotAnObject => "not_an_object",
             Self::GroupTooLarge => "group_too_large",
+            Self::GroupUnusable => "group_unusable",
         }
     }
 
@@ -179,7 +184,7 @@ mod tests {
         for (at, (reason, number)) in counts.iter().enumerate() {
             assert_eq!((reason, number), (Reason::ALL[at], at as u64 + 1));
         }
-        assert_eq!(counts.total(), 55);
+        assert_eq!(counts.total(), 66);
     }
 
     #[test]

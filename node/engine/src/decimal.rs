@@ -10,6 +10,7 @@ use std::fmt;
 
 use ethnum::I256;
 
+mod arithmetic;
 mod parse;
 
 pub use parse::Prefix;

@@ -1,49 +1,235 @@
-//! Conditions over one record, with SQL's three-valued logic.
+//! Expressions over one record, with SQL's three-valued logic: prepared once, evaluated for each
+//! record without an allocation.
 
-use std::cmp::Ordering;
+use crate::record::{Cell, Cells, Record, RecordState};
+use crate::spec::{Column, Expr};
 
-use crate::decimal::Decimal;
-use crate::record::{Cell, Record};
-use crate::spec::{CompareOp, Expr, Operand};
+mod call;
+mod compile;
+mod pattern;
+mod text;
+mod time;
+mod value;
 
-/// What an operand is in one record. Absent, null and unusable are one: null.
-enum Value<'a> {
-    Null,
-    Bool(bool),
-    Number(Decimal),
-    Text(&'a [u8]),
+use compile::Node;
+use value::{Text, Value, compare, holds};
+
+pub use pattern::{MOST_PATTERN, regular_expression};
+pub use time::{Unit, parse_time};
+pub(crate) use value::Work;
+
+/// An expression, prepared.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    root: Node,
+    /// The parts of it that may meet values that they cannot use.
+    sites: Vec<Expr>,
 }
 
-/// Whether the record is selected: the condition is true, neither false nor
-/// unknown.
-pub(crate) fn selects(condition: &Expr, record: &Record<'_>) -> bool {
-    truth(condition, record) == Some(true)
+impl Compiled {
+    pub(crate) fn new(expr: &Expr) -> Self {
+        let mut sites = Vec::new();
+        let root = compile::value(expr, &mut sites);
+        Self { root, sites }
+    }
+
+    /// The same, for an expression that is asked for its truth.
+    pub(crate) fn condition(expr: &Expr) -> Self {
+        let mut sites = Vec::new();
+        let root = compile::condition(expr, &mut sites);
+        Self { root, sites }
+    }
+
+    /// The memory that it works in.
+    pub(crate) fn work(&self) -> Work {
+        Work::new(self.sites.len())
+    }
+
+    /// Parts that met values which they could not use, with how often.
+    pub(crate) fn misfits<'a>(&'a self, work: &'a Work) -> impl Iterator<Item = (&'a Expr, u64)> {
+        let all = self.sites.iter().zip(work.misfits.iter().copied());
+        all.filter(|(_, number)| *number > 0)
+    }
+
+    /// Whether the record is selected: the condition is true, neither false nor unknown.
+    #[inline]
+    pub(crate) fn selects(&self, record: &Record<'_>, work: &mut Work) -> bool {
+        work.begin();
+        truth(&self.root, record, work) == Some(true)
+    }
+
+    /// Computes it, and puts the result into a cell: bad where it is null because something could
+    /// not be used.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        record: &Record<'_>,
+        work: &mut Work,
+        column: Column,
+        cells: &mut Cells,
+    ) {
+        work.begin();
+        match value(&self.root, record, work) {
+            Value::Null if work.misfit => cells.set_bad(column),
+            Value::Null => cells.set_null(column),
+            Value::Bool(value) => cells.set_bool(column, value),
+            Value::Number(number) => cells.set_number(column, number),
+            Value::Text(text) => cells.set_text_with(column, |out| {
+                out.extend_from_slice(work.bytes(text));
+                true
+            }),
+            Value::Time(time) => cells.set_text_with(column, |out| {
+                crate::timestamp::write_to(time, out);
+                true
+            }),
+            Value::Nested => cells.set_nested(column),
+        }
+    }
+}
+
+/// An expression with its memory, for one record after another.
+#[derive(Debug)]
+pub struct Evaluator {
+    compiled: Compiled,
+    work: Work,
+    cells: Cells,
+}
+
+impl Evaluator {
+    /// Prepares an expression over decoded fields.
+    #[must_use]
+    pub fn new(expr: &Expr) -> Self {
+        let compiled = Compiled::new(expr);
+        Self {
+            work: compiled.work(),
+            compiled,
+            cells: Cells::new(1),
+        }
+    }
+
+    /// What the expression gives for a record, as a derived column: a time as its text in RFC 3339,
+    /// [`Cell::Bad`] where it is null because something could not be used.
+    pub fn evaluate(&mut self, record: &Record<'_>) -> Cell<'_> {
+        self.cells.clear();
+        let cells = &mut self.cells;
+        self.compiled
+            .write(record, &mut self.work, Column(0), cells);
+        self.cells.cell(Column(0), b"")
+    }
+}
+
+/// What the expression is for a record without fields, where that is the same for all: a literal.
+fn constant(node: &Node, sites: usize) -> Option<Expr> {
+    let cells = Cells::new(0);
+    let record = Record {
+        offset: 0,
+        append_time: None,
+        state: RecordState::Decoded,
+        payload: b"",
+        cells: &cells,
+    };
+    let mut work = Work::new(sites);
+    let found = value(node, &record, &mut work);
+    // What does not fit is to be counted for each record.
+    if work.misfit {
+        return None;
+    }
+    Some(match found {
+        Value::Null => Expr::Null,
+        Value::Bool(value) => Expr::Bool(value),
+        Value::Number(number) => Expr::Number(number),
+        Value::Text(text) => Expr::Text(work.str(text).to_owned()),
+        Value::Time(time) => Expr::Time(time),
+        Value::Nested => return None,
+    })
 }
 
 /// `None` is SQL's unknown.
-fn truth(condition: &Expr, record: &Record<'_>) -> Option<bool> {
-    match condition {
-        Expr::Compare { left, op, right } => {
-            let ordering = compare(&value(left, record), &value(right, record))?;
-            Some(holds(*op, ordering))
+pub(crate) fn truth<'a>(node: &'a Node, record: &Record<'a>, work: &mut Work) -> Option<bool> {
+    match node {
+        Node::CompareNumber {
+            column,
+            op,
+            number,
+            site,
+        } => match Value::of_cell(record.cell(*column)) {
+            Value::Number(found) => Some(holds(*op, found.cmp(number))),
+            Value::Null => None,
+            _ => missed(work, *site),
+        },
+        Node::CompareText {
+            column,
+            op,
+            text,
+            site,
+        } => match Value::of_cell(record.cell(*column)) {
+            Value::Text(found) => Some(holds(*op, work.bytes(found).cmp(text))),
+            Value::Null => None,
+            _ => missed(work, *site),
+        },
+        Node::InTexts {
+            column,
+            texts,
+            site,
+        } => match Value::of_cell(record.cell(*column)) {
+            Value::Text(Text::Given(found)) => {
+                let place = texts.binary_search_by(|text| (**text).cmp(found));
+                Some(place.is_ok())
+            }
+            Value::Null => None,
+            _ => missed(work, *site),
+        },
+        Node::Compare { sides, op, site } => {
+            let left = value(&sides.0, record, work);
+            let right = value(&sides.1, record, work);
+            match compare(left, right, work) {
+                Some(ordering) => Some(holds(*op, ordering)),
+                None if left.is_null() || right.is_null() => None,
+                None => missed(work, *site),
+            }
         }
-        Expr::IsNull(operand) => Some(matches!(value(operand, record), Value::Null)),
-        Expr::Truth(operand) => match value(operand, record) {
+        Node::IsNull(inner) => Some(value(inner, record, work).is_null()),
+        Node::Not(inner) => truth(inner, record, work).map(|value| !value),
+        Node::And(parts) => all_are(true, parts, record, work),
+        Node::Or(parts) => all_are(false, parts, record, work),
+        Node::Like { text, like, site } => {
+            let found = call::text(value(text, record, work), *site, work)?;
+            Some(like.matches(work.bytes(found)))
+        }
+        Node::Regexp { text, regex, site } => {
+            let found = call::text(value(text, record, work), *site, work)?;
+            Some(regex.is_match(work.bytes(found)))
+        }
+        Node::Truth(inner, site) => match value(inner, record, work) {
+            Value::Bool(value) => Some(value),
+            Value::Null => None,
+            _ => missed(work, *site),
+        },
+        other => match value(other, record, work) {
             Value::Bool(value) => Some(value),
             _ => None,
         },
-        Expr::Not(inner) => truth(inner, record).map(|value| !value),
-        Expr::And(parts) => all_are(true, parts, record),
-        Expr::Or(parts) => all_are(false, parts, record),
     }
+}
+
+/// Unknown, since something was there that could not be used.
+#[cold]
+fn missed(work: &mut Work, site: usize) -> Option<bool> {
+    work.miss(site);
+    None
 }
 
 /// `neutral` if all parts are that, its opposite as soon as one is, else unknown: "and" for true,
 /// "or" for false.
-fn all_are(neutral: bool, parts: &[Expr], record: &Record<'_>) -> Option<bool> {
+fn all_are<'a>(
+    neutral: bool,
+    parts: &'a [Node],
+    record: &Record<'a>,
+    work: &mut Work,
+) -> Option<bool> {
     let mut result = Some(neutral);
     for part in parts {
-        match truth(part, record) {
+        match truth(part, record, work) {
             Some(value) if value == neutral => {}
             Some(value) => return Some(value),
             None => result = None,
@@ -52,159 +238,49 @@ fn all_are(neutral: bool, parts: &[Expr], record: &Record<'_>) -> Option<bool> {
     result
 }
 
-fn value<'a>(operand: &'a Operand, record: &Record<'a>) -> Value<'a> {
-    match operand {
-        Operand::Column(column) => match record.cell(*column) {
-            Cell::Missing | Cell::Null | Cell::Bad => Value::Null,
-            Cell::Bool(value) => Value::Bool(value),
-            Cell::Number(value) => Value::Number(value),
-            Cell::Text(value) => Value::Text(value),
-        },
-        Operand::Text(value) => Value::Text(value.as_bytes()),
-        Operand::Number(value) => Value::Number(*value),
-        Operand::Bool(value) => Value::Bool(*value),
-        Operand::Null => Value::Null,
-    }
-}
-
-/// Unknown where one is null or the kinds differ: no text is turned into a number unasked.
-fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
-    match (left, right) {
-        (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
-        (Value::Number(left), Value::Number(right)) => Some(left.cmp(right)),
-        (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
-        _ => None,
-    }
-}
-
-fn holds(op: CompareOp, ordering: Ordering) -> bool {
-    match op {
-        CompareOp::Eq => ordering.is_eq(),
-        CompareOp::Ne => ordering.is_ne(),
-        CompareOp::Lt => ordering.is_lt(),
-        CompareOp::Le => ordering.is_le(),
-        CompareOp::Gt => ordering.is_gt(),
-        CompareOp::Ge => ordering.is_ge(),
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::record::{Cells, RecordState};
-    use crate::spec::Column;
-
-    /// Columns: 0 a number 5, 1 a text "b", 2 true, 3 null, 4 missing, 5 unusable.
-    fn cells() -> Cells {
-        let mut cells = Cells::new(6);
-        cells.set_number(Column(0), Decimal::from_i64(5));
-        cells.set_text(Column(1), "b");
-        cells.set_bool(Column(2), true);
-        cells.set_null(Column(3));
-        cells.set_bad(Column(5));
-        cells
-    }
-
-    fn record(cells: &Cells) -> Record<'_> {
-        Record {
-            offset: 0,
-            append_time: None,
-            state: RecordState::Decoded,
-            payload: b"{}",
-            cells,
+pub(crate) fn value<'a>(node: &'a Node, record: &Record<'a>, work: &mut Work) -> Value<'a> {
+    match node {
+        Node::Null => Value::Null,
+        Node::Bool(value) => Value::Bool(*value),
+        Node::Number(number) => Value::Number(*number),
+        Node::Text(text) => Value::Text(Text::Given(text)),
+        Node::Time(time) => Value::Time(*time),
+        Node::Column(column) => Value::of_cell(record.cell(*column)),
+        Node::Arithmetic { call, sides, site } => {
+            let left = value(&sides.0, record, work);
+            let right = value(&sides.1, record, work);
+            call::arithmetic(*call, left, right, *site, work)
         }
-    }
-
-    fn column(column: usize) -> Operand {
-        Operand::Column(Column(column))
-    }
-
-    fn number(text: &str) -> Operand {
-        Operand::Number(Decimal::parse(text.as_bytes()).unwrap())
-    }
-
-    fn compare(left: Operand, op: CompareOp, right: Operand) -> Expr {
-        Expr::Compare { left, op, right }
-    }
-
-    fn of(condition: &Expr) -> Option<bool> {
-        truth(condition, &record(&cells()))
-    }
-
-    #[test]
-    fn comparisons_are_by_value_within_one_kind() {
-        use CompareOp::{Eq, Ge, Gt, Le, Lt, Ne};
-        for (op, smaller, same, larger) in [
-            (Eq, false, true, false),
-            (Ne, true, false, true),
-            (Lt, false, false, true),
-            (Le, false, true, true),
-            (Gt, true, false, false),
-            (Ge, true, true, false),
-        ] {
-            assert_eq!(of(&compare(column(0), op, number("4.5"))), Some(smaller));
-            assert_eq!(of(&compare(column(0), op, number("5.0"))), Some(same));
-            assert_eq!(of(&compare(column(0), op, number("10"))), Some(larger));
-            assert_eq!(
-                of(&compare(column(1), op, Operand::Text("a".into()))),
-                Some(smaller)
-            );
-            assert_eq!(
-                of(&compare(column(1), op, Operand::Text("bb".into()))),
-                Some(larger)
-            );
+        Node::Case(parts) => {
+            for branch in parts.chunks(2) {
+                match branch {
+                    [condition, result] if truth(condition, record, work) == Some(true) => {
+                        return value(result, record, work);
+                    }
+                    [otherwise] => return value(otherwise, record, work),
+                    _ => {}
+                }
+            }
+            Value::Null
         }
-        assert_eq!(of(&compare(column(2), Eq, Operand::Bool(true))), Some(true));
-    }
-
-    #[test]
-    fn a_comparison_with_null_or_another_kind_is_unknown() {
-        let five = || Operand::Text("5".into());
-        for other in [
-            column(1),
-            column(2),
-            column(3),
-            column(4),
-            column(5),
-            Operand::Null,
-            five(),
-        ] {
-            assert_eq!(of(&compare(column(0), CompareOp::Ne, other)), None);
+        Node::Coalesce(parts) => {
+            let mut parts = parts.iter().map(|part| value(part, record, work));
+            parts.find(|value| !value.is_null()).unwrap_or(Value::Null)
         }
-    }
-
-    #[test]
-    fn only_null_absent_and_unusable_are_null() {
-        let nulls: Vec<_> = (0..6).map(|at| of(&Expr::IsNull(column(at)))).collect();
-        let expected = [false, false, false, true, true, true].map(Some);
-        assert_eq!(nulls, expected);
-        assert_eq!(of(&Expr::Truth(column(2))), Some(true));
-        assert_eq!(of(&Expr::Truth(column(1))), None);
-    }
-
-    #[test]
-    fn and_or_not_follow_the_three_valued_tables() {
-        let make = |value: Option<bool>| match value {
-            Some(value) => Expr::Truth(Operand::Bool(value)),
-            None => Expr::Truth(Operand::Null),
-        };
-        let (t, f, u) = (Some(true), Some(false), None);
-        for (left, right, and, or) in [
-            (t, t, t, t),
-            (t, f, f, t),
-            (t, u, u, t),
-            (f, f, f, f),
-            (f, u, f, u),
-            (u, f, f, u),
-            (u, t, u, t),
-            (u, u, u, u),
-        ] {
-            assert_eq!(of(&Expr::And(vec![make(left), make(right)])), and);
-            assert_eq!(of(&Expr::Or(vec![make(left), make(right)])), or);
+        Node::DateTrunc { unit, time, site } => {
+            let time = call::time(value(time, record, work), *site, work);
+            let cut = time.and_then(|time| time::truncate(*unit, time));
+            cut.map_or(Value::Null, Value::Time)
         }
-        assert_eq!(of(&Expr::Not(Box::new(make(u)))), None);
-        assert_eq!(of(&Expr::Not(Box::new(make(t)))), Some(false));
-        assert!(!selects(&make(u), &record(&cells())));
+        Node::Extract { unit, time, site } => {
+            let time = call::time(value(time, record, work), *site, work);
+            Value::from(time.and_then(|time| time::extract(*unit, time)))
+        }
+        Node::Call {
+            call,
+            arguments,
+            site,
+        } => call::call(*call, arguments, *site, record, work),
+        condition => truth(condition, record, work).map_or(Value::Null, Value::Bool),
     }
 }

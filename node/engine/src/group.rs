@@ -42,7 +42,7 @@ pub(crate) enum GroupValue<'a> {
 #[inline]
 pub(crate) fn push_cell(key: &mut Vec<u8>, cell: Cell<'_>) {
     match cell {
-        Cell::Missing | Cell::Null | Cell::Bad => key.push(NULL),
+        Cell::Missing | Cell::Null | Cell::Nested | Cell::Bad => key.push(NULL),
         Cell::Bool(false) => key.push(FALSE),
         Cell::Bool(true) => key.push(TRUE),
         Cell::Number(number) => push_number(key, number),

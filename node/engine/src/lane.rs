@@ -6,16 +6,17 @@
 
 use std::sync::Arc;
 
-use crate::dead_letter::DeadLetter;
-use crate::expr;
+use crate::dead_letter::{DeadLetter, Reason};
+use crate::expr::{Compiled, Work};
 use crate::group::dictionary::{Dictionary, Keys};
 use crate::group::push_cell;
 use crate::pane::LentPane;
-use crate::plan::{Common, GroupKey, Inputs, Program};
-use crate::record::Record;
-use crate::spec::{Expr, TimeSource, Timestamp};
+use crate::plan::{Common, Derived, GroupKey, Inputs, Program};
+use crate::record::{Cell, Cells, Record};
+use crate::spec::{Column, Expr, TimeSource, Timestamp};
 use crate::timestamp;
 
+mod seen;
 mod state;
 
 pub(crate) use state::LaneState;
@@ -33,17 +34,34 @@ pub struct LaneEngine {
 pub(crate) struct LanePipeline {
     pub(crate) program: Arc<Program>,
     pub(crate) state: LaneState,
+    pub(crate) seen: seen::Fields,
 }
 
 /// What is computed once for each record, however many pipelines ask.
 #[derive(Debug, Default)]
 pub(crate) struct PerRecord {
     times: Vec<Memo<TimeSource, Option<Timestamp>>>,
-    filters: Vec<Memo<Expr, bool>>,
-    /// `None`: its values take too many bytes.
-    groups: Vec<Memo<Groups, Option<u32>>>,
+    filters: Vec<Memo<Prepared, bool>>,
+    derived: Vec<Memo<Prepared, ()>>,
+    /// A cell for each of `derived`.
+    derived_cells: Cells,
+    groups: Vec<Memo<Groups, Result<u32, Reason>>>,
     key: Vec<u8>,
     inputs: Inputs,
+}
+
+/// An expression and the memory that it works in.
+#[derive(Debug)]
+struct Prepared {
+    compiled: Compiled,
+    work: Work,
+}
+
+impl Prepared {
+    fn new(compiled: Compiled) -> Self {
+        let work = compiled.work();
+        Self { compiled, work }
+    }
 }
 
 #[derive(Debug)]
@@ -81,7 +99,12 @@ impl PerRecord {
         let times = common.times.iter().skip(self.times.len());
         self.times.extend(times.cloned().map(Memo::new));
         let filters = common.filters.iter().skip(self.filters.len());
-        self.filters.extend(filters.cloned().map(Memo::new));
+        self.filters
+            .extend(filters.map(|filter| Memo::new(Prepared::new(Compiled::condition(filter)))));
+        let derived = common.derived.iter().skip(self.derived.len());
+        self.derived
+            .extend(derived.map(|expr| Memo::new(Prepared::new(Compiled::new(expr)))));
+        self.derived_cells = Cells::new(self.derived.len());
         let groups = common.groups.iter().skip(self.groups.len());
         self.groups.extend(groups.map(|key| {
             Memo::new(Groups {
@@ -99,6 +122,12 @@ impl PerRecord {
         for filter in &mut self.filters {
             filter.result = None;
         }
+        if !self.derived.is_empty() {
+            for derived in &mut self.derived {
+                derived.result = None;
+            }
+            self.derived_cells.clear();
+        }
         for group in &mut self.groups {
             group.result = None;
         }
@@ -113,21 +142,57 @@ impl PerRecord {
     #[inline]
     fn selects(&mut self, at: usize, record: &Record<'_>) -> bool {
         let Memo { of, result } = &mut self.filters[at];
-        *result.get_or_insert_with(|| expr::selects(of, record))
+        *result.get_or_insert_with(|| of.compiled.selects(record, &mut of.work))
     }
 
-    /// The number of the record's group.
+    /// Computes the derived columns of these places.
     #[inline]
-    fn group(&mut self, at: usize, record: &Record<'_>) -> Option<u32> {
+    fn derive(&mut self, places: &[usize], record: &Record<'_>) {
+        for &at in places {
+            let Memo { of, result } = &mut self.derived[at];
+            if result.replace(()).is_none() {
+                let cells = &mut self.derived_cells;
+                of.compiled.write(record, &mut of.work, Column(at), cells);
+            }
+        }
+    }
+
+    /// The number of the record's group, once its derived columns are computed.
+    ///
+    /// # Errors
+    /// Why it has none.
+    #[inline]
+    fn group(&mut self, at: usize, record: &Record<'_>) -> Result<u32, Reason> {
         let Memo { of, result } = &mut self.groups[at];
         let key = &mut self.key;
+        let record = Derived {
+            record,
+            cells: &self.derived_cells,
+        };
         *result.get_or_insert_with(|| {
             key.clear();
             for &column in &of.key.columns {
-                push_cell(key, record.cell(column));
+                let cell = record.cell(column);
+                if cell == Cell::Nested || (cell == Cell::Bad && column.derived().is_none()) {
+                    return Err(Reason::GroupUnusable);
+                }
+                push_cell(key, cell);
             }
-            (key.len() <= of.key.most_bytes).then(|| of.dictionary.number(key))
+            match key.len() <= of.key.most_bytes {
+                true => Ok(of.dictionary.number(key)),
+                false => Err(Reason::GroupTooLarge),
+            }
         })
+    }
+
+    /// Reads what the values of `program` need.
+    #[inline]
+    fn read(&mut self, program: &Program, record: &Record<'_>) -> u64 {
+        let record = Derived {
+            record,
+            cells: &self.derived_cells,
+        };
+        program.read(record, &mut self.inputs)
     }
 
     #[inline]
@@ -148,6 +213,7 @@ impl LaneEngine {
     pub(crate) fn add_pipeline(&mut self, common: &Common, program: Arc<Program>) {
         self.shared.extend(common);
         self.pipelines.push(LanePipeline {
+            seen: seen::Fields::new(&program),
             program,
             state: LaneState::default(),
         });
@@ -169,9 +235,33 @@ impl LaneEngine {
         self.took_record = true;
         self.shared.begin_record();
         for pipeline in &mut self.pipelines {
+            pipeline.seen.look(record);
             pipeline
                 .state
                 .absorb(&pipeline.program, &mut self.shared, record);
+        }
+    }
+
+    /// The fields that a pipeline names and no record had; `None` while there was no record.
+    pub(crate) fn unseen(&self, pipeline: usize) -> Option<&[Column]> {
+        self.pipelines.get(pipeline)?.seen.unseen()
+    }
+
+    /// What a pipeline's expressions could not use, and how often.
+    pub(crate) fn misfits(&self, pipeline: usize, found: &mut dyn FnMut(&Expr, u64)) {
+        let Some(pipeline) = self.pipelines.get(pipeline) else {
+            return;
+        };
+        let filter = pipeline
+            .program
+            .filter
+            .map(|at| &self.shared.filters[at].of);
+        let derived = pipeline.program.derived.iter();
+        let derived = derived.map(|&at| &self.shared.derived[at].of);
+        for prepared in filter.into_iter().chain(derived) {
+            for (expr, number) in prepared.compiled.misfits(&prepared.work) {
+                found(expr, number);
+            }
         }
     }
 

@@ -95,6 +95,8 @@ mod tests {
             },
             values: Vec::new(),
             max_future_ms: None,
+            derived: Vec::new(),
+            having: None,
             group_bytes: 100,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::close::{Closed, Closing, EmptyWindows};
 use crate::dead_letter::{DeadLetter, Reason};
 use crate::feed::FeedLane;
+use crate::having::Having;
 use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{LaneHops, Order, each_group};
 use crate::pane::table::PaneTable;
@@ -12,7 +13,7 @@ use crate::plan::Program;
 use crate::render::{self, RowWriter};
 use crate::row::{Digest, Incarnation, RowRef, Seq, StreamId, StreamKind};
 use crate::spec::{PipelineSpec, Timestamp};
-use crate::stats::{Counters, PipelineStats};
+use crate::stats::{Counters, PipelineStats, count};
 use crate::value::Column;
 
 /// The end of a numbered stream.
@@ -52,6 +53,8 @@ pub(crate) struct Pipeline {
     pub(crate) rows: StreamEnd,
     pub(crate) letters: StreamEnd,
     pub(crate) letters_suppressed: u64,
+    /// Rows for which `having` did not hold, since the process began.
+    withheld: u64,
     open_windows: u64,
 }
 
@@ -81,6 +84,7 @@ impl Pipeline {
             rows: StreamEnd::default(),
             letters: StreamEnd::default(),
             letters_suppressed: 0,
+            withheld: 0,
             open_windows: 0,
         }
     }
@@ -219,10 +223,17 @@ impl Pipeline {
         let program = Arc::clone(&self.program);
         let stream = self.stream(StreamKind::Rows);
         let mut writer = RowWriter::new(&program.spec);
+        let mut having = Having::new(&program.spec);
         for closing in &closings.windows {
             let end = closing.end();
             writer.window(end);
+            let length = writer.length();
             let mut row = |key: &[u8], columns: &[Column], place: usize| {
+                let having = having.as_mut();
+                if having.is_some_and(|it| !it.keeps(key, columns, place, length)) {
+                    count(&mut self.withheld, 1);
+                    return true;
+                }
                 let seq = self.rows.next;
                 let (json, group) = writer.row(Some(seq), key, columns, place);
                 self.rows.push(json);
@@ -306,6 +317,7 @@ impl Pipeline {
             closed_through: self.closed.through,
             open_windows: self.open_windows,
             open_groups: self.lanes.iter().map(|lane| lane.groups).sum(),
+            withheld: self.withheld,
             next_row_seq: self.rows.next,
             row_digest: self.rows.digest,
             next_dead_letter_seq: self.letters.next,

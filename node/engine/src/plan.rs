@@ -2,7 +2,7 @@
 //! found once.
 
 use crate::decimal::Decimal;
-use crate::record::{Cell, Record};
+use crate::record::{Cell, Cells, Record};
 use crate::spec::{Column, Expr, PipelineSpec, Takes, TimeSource};
 use crate::stats::count;
 use crate::value::{Input, TEXT_BYTES};
@@ -18,6 +18,8 @@ struct InputField {
     refuses_long_texts: bool,
     /// Some value has no use for a boolean there.
     refuses_booleans: bool,
+    /// Some value has no use for an array or an object there.
+    refuses_nested: bool,
 }
 
 /// Where a value finds what it takes in.
@@ -45,6 +47,8 @@ enum Held {
     Null,
     Bool(bool),
     Number(Decimal),
+    /// An array or an object.
+    Nested,
     /// To be looked up in the record, if it is asked for.
     Text(Column),
 }
@@ -61,15 +65,39 @@ pub(crate) struct Program {
     pub(crate) time: usize,
     pub(crate) filter: Option<usize>,
     pub(crate) groups: usize,
+    /// Those that its groups and values use.
+    pub(crate) derived: Vec<usize>,
+    /// The decoded fields that it names anywhere.
+    pub(crate) named: Vec<Column>,
     fields: Fields,
 }
 
-/// Times, conditions and groups of a feed's pipelines, each once: what several pipelines ask of a
+/// A record with what was derived of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Derived<'a> {
+    pub(crate) record: &'a Record<'a>,
+    /// Of [`Common::derived`].
+    pub(crate) cells: &'a Cells,
+}
+
+impl<'a> Derived<'a> {
+    #[inline]
+    pub(crate) fn cell(self, column: Column) -> Cell<'a> {
+        match column.derived() {
+            None => self.record.cell(column),
+            // Nothing of it stands in the payload.
+            Some(at) => self.cells.cell(Column(at), b""),
+        }
+    }
+}
+
+/// Times, conditions, derived columns and groups of a feed's pipelines, each once: what several pipelines ask of a
 /// record is computed for the first of them.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub(crate) times: Vec<TimeSource>,
     pub(crate) filters: Vec<Expr>,
+    pub(crate) derived: Vec<Expr>,
     pub(crate) groups: Vec<GroupKey>,
 }
 
@@ -89,9 +117,32 @@ fn place_of<T: PartialEq>(things: &mut Vec<T>, thing: T) -> usize {
     })
 }
 
+/// The decoded fields that a definition names.
+fn named(spec: &PipelineSpec) -> Vec<Column> {
+    let mut named = Vec::new();
+    let mut spec = spec.clone();
+    spec.move_columns(&mut |column| {
+        named.push(column);
+        Some(column)
+    });
+    named.retain(|column| column.derived().is_none());
+    named.sort_unstable();
+    named.dedup();
+    named
+}
+
 impl Common {
-    /// Prepares a definition.
-    pub(crate) fn program(&mut self, spec: PipelineSpec) -> Program {
+    /// Prepares a definition. Its derived columns are from now on those of the feed.
+    pub(crate) fn program(&mut self, mut spec: PipelineSpec) -> Program {
+        let named = named(&spec);
+        let derived = std::mem::take(&mut spec.derived).into_iter();
+        let derived: Vec<usize> = derived
+            .map(|expr| place_of(&mut self.derived, expr))
+            .collect();
+        spec.move_columns(&mut |column| {
+            let place = column.derived().and_then(|at| derived.get(at));
+            Some(place.map_or(column, |&place| Column::of_derived(place)))
+        });
         let columns = spec.group_by.iter().map(|group| group.column).collect();
         let groups = GroupKey {
             columns,
@@ -105,17 +156,19 @@ impl Common {
                 .map(|filter| place_of(&mut self.filters, filter)),
             groups: place_of(&mut self.groups, groups),
             fields: Fields::new(&spec),
+            derived,
+            named,
             spec,
         }
     }
 }
 
 impl Program {
-    /// Reads the fields of a record that values use; gives how many of them are unusable: arrays,
-    /// objects and numbers beyond the limits anywhere, texts and booleans where some value has no
-    /// use for them. A field counts once, however many values use it.
+    /// Reads the fields of a record that values use; gives how many of them are unusable: what is
+    /// beyond the limits anywhere; texts, booleans, arrays and objects where some value has no use
+    /// for them. A field counts once, however many values use it.
     #[inline]
-    pub(crate) fn read(&self, record: &Record<'_>, inputs: &mut Inputs) -> u64 {
+    pub(crate) fn read(&self, record: Derived<'_>, inputs: &mut Inputs) -> u64 {
         let mut bad = 0;
         inputs.0.clear();
         for field in &self.fields.fields {
@@ -127,6 +180,10 @@ impl Program {
                         || (field.refuses_long_texts && text.len() > TEXT_BYTES);
                     count(&mut bad, u64::from(is_bad));
                     Held::Text(field.column)
+                }
+                Cell::Nested => {
+                    count(&mut bad, u64::from(field.refuses_nested));
+                    Held::Nested
                 }
                 Cell::Bool(value) => {
                     count(&mut bad, u64::from(field.refuses_booleans));
@@ -145,12 +202,11 @@ impl Program {
         bad
     }
 
-    /// How many of the fields that values and the group use hold a number that was rounded.
+    /// How many of the fields that the definition names hold a number that was rounded.
     #[cold]
     pub(crate) fn rounded(&self, record: &Record<'_>) -> u64 {
-        let fields = self.fields.fields.iter().map(|field| field.column);
-        let fields = fields.chain(self.fields.group_only.iter().copied());
-        fields.filter(|&column| record.is_rounded(column)).count() as u64
+        let named = self.named.iter();
+        named.filter(|&&column| record.is_rounded(column)).count() as u64
     }
 
     /// What value `value` takes in of the record, which was read last.
@@ -159,7 +215,7 @@ impl Program {
         &self,
         value: usize,
         inputs: &Inputs,
-        record: &Record<'a>,
+        record: Derived<'a>,
     ) -> Input<'a> {
         // Without a field the record itself is counted.
         let Some(of) = &self.fields.value_fields[value] else {
@@ -173,7 +229,7 @@ impl Program {
                 Cell::Text(text) => Input::Text(text),
                 _ => Input::Null,
             },
-            Held::Text(_) => Input::Other,
+            Held::Text(_) | Held::Nested => Input::Other,
         }
     }
 }
@@ -219,6 +275,7 @@ impl InputField {
             refuses_texts: false,
             refuses_long_texts: false,
             refuses_booleans: false,
+            refuses_nested: false,
         }
     }
 
@@ -226,6 +283,7 @@ impl InputField {
     fn refuse(&mut self, takes: Takes) {
         self.refuses_texts |= takes == Takes::Numbers;
         self.refuses_long_texts |= matches!(takes, Takes::Shown | Takes::Ordered);
+        self.refuses_nested |= takes != Takes::Presence;
         self.refuses_booleans |= matches!(takes, Takes::Numbers | Takes::Ordered);
     }
 }

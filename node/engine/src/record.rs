@@ -44,8 +44,9 @@ pub enum Cell<'a> {
     Number(Decimal),
     /// Valid UTF-8; the engine only compares and copies it, so it stays bytes.
     Text(&'a [u8]),
-    /// An array or an object, or a number outside of what [`Decimal`] holds: counted as a bad
-    /// field, used as null.
+    /// An array or an object: there, but nothing to compute with.
+    Nested,
+    /// A text or a number outside of what can be held: counted as a bad field, used as null.
     Bad,
 }
 
@@ -65,6 +66,7 @@ enum Slot {
         start: u32,
         len: u32,
     },
+    Nested,
     Bad,
 }
 
@@ -168,10 +170,36 @@ impl Cells {
         };
     }
 
+    /// Marks a cell as holding an array or an object.
+    #[inline]
+    pub fn set_nested(&mut self, column: Column) {
+        self.slots[column.0] = Slot::Nested;
+    }
+
     /// Marks a cell as unusable.
     #[inline]
     pub fn set_bad(&mut self, column: Column) {
         self.slots[column.0] = Slot::Bad;
+    }
+
+    /// The cell in `column`; `payload` is the one that the cells were set from.
+    #[must_use]
+    #[inline]
+    pub(crate) fn cell<'a>(&'a self, column: Column, payload: &'a [u8]) -> Cell<'a> {
+        let slice = |bytes: &'a [u8], start: u32, len: u32| {
+            let start = start as usize;
+            &bytes[start..][..len as usize]
+        };
+        match self.slots[column.0] {
+            Slot::Missing => Cell::Missing,
+            Slot::Null => Cell::Null,
+            Slot::Bool(value) => Cell::Bool(value),
+            Slot::Number(value) | Slot::Rounded(value) => Cell::Number(value),
+            Slot::InPayload { start, len } => Cell::Text(slice(payload, start, len)),
+            Slot::InScratch { start, len } => Cell::Text(slice(&self.scratch, start, len)),
+            Slot::Nested => Cell::Nested,
+            Slot::Bad => Cell::Bad,
+        }
     }
 }
 
@@ -195,19 +223,7 @@ impl<'a> Record<'a> {
     #[must_use]
     #[inline]
     pub fn cell(&self, column: Column) -> Cell<'a> {
-        let slice = |bytes: &'a [u8], start: u32, len: u32| {
-            let start = start as usize;
-            &bytes[start..][..len as usize]
-        };
-        match self.cells.slots[column.0] {
-            Slot::Missing => Cell::Missing,
-            Slot::Null => Cell::Null,
-            Slot::Bool(value) => Cell::Bool(value),
-            Slot::Number(value) | Slot::Rounded(value) => Cell::Number(value),
-            Slot::InPayload { start, len } => Cell::Text(slice(self.payload, start, len)),
-            Slot::InScratch { start, len } => Cell::Text(slice(&self.cells.scratch, start, len)),
-            Slot::Bad => Cell::Bad,
-        }
+        self.cells.cell(column, self.payload)
     }
 
     /// Whether any of its numbers was rounded.

@@ -48,6 +48,11 @@ impl<'a> RowWriter<'a> {
         out.extend_from_slice(b"\",\"group\":");
     }
 
+    /// How long the window is.
+    pub(crate) fn length(&self) -> WindowLength {
+        self.length
+    }
+
     /// The JSON of a row, and where in it the value of `group` lies. Without a number the window is
     /// open.
     pub(crate) fn row(

@@ -5,6 +5,7 @@
 use crate::close::Closed;
 use crate::dead_letter::Allowance;
 use crate::feed::{FeedEngine, FeedLane};
+use crate::having::Having;
 use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{Order, each_group, kept_hops};
 use crate::pipeline::Pipeline;
@@ -13,6 +14,7 @@ use crate::row::{Digest, Seq};
 use crate::row::{Incarnation, RowRef};
 use crate::spec::Timestamp;
 use crate::stats::{Counters, PipelineStats};
+use crate::value::Column;
 use crate::watermark::EventTimes;
 
 /// All state of a feed and its lanes at the end of a tick.
@@ -81,8 +83,8 @@ impl PipelineSnapshot {
 }
 
 impl FeedSnapshot {
-    /// Calls `emit` with the present values of a pipeline's open windows, by window end and group,
-    /// until it says that it has enough. The rows have `Seq(0)` and no digest, `"seq":null` in the
+    /// Calls `emit` with the present values of a pipeline's open windows, by window end and group
+    /// (those for which `having` holds), until it says that it has enough. The rows have `Seq(0)` and no digest, `"seq":null` in the
     /// JSON. None for an unknown incarnation.
     pub fn open_windows(&self, incarnation: Incarnation, emit: &mut dyn FnMut(RowRef<'_>) -> bool) {
         let is_it = |of: &&PipelineSnapshot| of.pipeline.incarnation == incarnation;
@@ -94,28 +96,28 @@ impl FeedSnapshot {
         order.follow(&of.tables.iter().map(|lane| &lane.keys).collect::<Vec<_>>());
         let mut writer = RowWriter::new(spec);
         let mut hops = kept_hops(spec, of.tables.len());
+        let mut having = Having::new(spec);
         let mut goes_on = true;
         for end in of.open_ends() {
             writer.window(end);
-            each_group(
-                spec,
-                end,
-                &of.tables,
-                &order,
-                &mut hops,
-                |key, columns, place| {
-                    let (json, group) = writer.row(None, key, columns, place);
-                    goes_on = emit(RowRef {
-                        seq: Seq(0),
-                        start: Timestamp(spec.window.start_of(end)),
-                        end: Timestamp(end),
-                        digest: Digest::default(),
-                        json,
-                        group,
-                    });
-                    goes_on
-                },
-            );
+            let length = writer.length();
+            let row = |key: &[u8], columns: &[Column], place: usize| {
+                let having = having.as_mut();
+                if having.is_some_and(|it| !it.keeps(key, columns, place, length)) {
+                    return true;
+                }
+                let (json, group) = writer.row(None, key, columns, place);
+                goes_on = emit(RowRef {
+                    seq: Seq(0),
+                    start: Timestamp(spec.window.start_of(end)),
+                    end: Timestamp(end),
+                    digest: Digest::default(),
+                    json,
+                    group,
+                });
+                goes_on
+            };
+            each_group(spec, end, &of.tables, &order, &mut hops, row);
             if !goes_on {
                 return;
             }

@@ -1,7 +1,9 @@
 //! What a pipeline means, checked. Built by the program's config from a definition in TOML; the
 //! engine trusts it.
 
-use crate::decimal::Decimal;
+mod expr;
+
+pub use expr::{Call, CompareOp, Expr, Gives, Kind, Signature};
 
 mod calendar;
 mod function;
@@ -18,9 +20,27 @@ pub use zone::{RuleDay, YearRule, Zone, ZoneError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);
 
-/// Index of a decoded field within [`crate::record::Cells`].
+/// Index of a decoded field within [`crate::record::Cells`], or of a derived one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Column(pub usize);
+
+/// Columns from here on are derived.
+const FIRST_DERIVED: usize = 1 << 24;
+
+impl Column {
+    /// The column of [`PipelineSpec::derived`] at `at`.
+    #[must_use]
+    pub fn of_derived(at: usize) -> Self {
+        Self(FIRST_DERIVED.saturating_add(at))
+    }
+
+    /// The place in [`PipelineSpec::derived`]; `None` for a decoded field.
+    #[must_use]
+    #[inline]
+    pub fn derived(self) -> Option<usize> {
+        self.0.checked_sub(FIRST_DERIVED)
+    }
+}
 
 /// A point in event time: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +55,9 @@ pub struct PipelineSpec {
     pub time: TimeSource,
     /// Which records count; `None`: all.
     pub filter: Option<Expr>,
+    /// Expressions over decoded fields, computed once for each record that counts: groups and
+    /// values name them by [`Column::of_derived`].
+    pub derived: Vec<Expr>,
     /// The fields whose values make the groups; none: one group.
     pub group_by: Vec<GroupColumn>,
     /// Into which windows time is divided.
@@ -49,6 +72,39 @@ pub struct PipelineSpec {
     /// A record whose group's key takes more bytes than this (a text: its own and three) is a
     /// dead letter: a row must fit wherever it is published.
     pub group_bytes: usize,
+    /// Which rows are published; `None`: all. Its columns are those of [`PipelineSpec::values`],
+    /// then those of [`PipelineSpec::group_by`].
+    pub having: Option<Expr>,
+}
+
+impl PipelineSpec {
+    /// Puts other columns in the place of those of records, which are in `time`, `filter`,
+    /// `derived`, `group_by` and `values`; `None` if `moved` has none for some.
+    pub fn move_columns(&mut self, moved: &mut dyn FnMut(Column) -> Option<Column>) -> Option<()> {
+        if let TimeSource::Field { column, .. } = &mut self.time {
+            *column = moved(*column)?;
+        }
+        for expr in self.filter.iter_mut().chain(&mut self.derived) {
+            expr.move_columns(moved)?;
+        }
+        for group in &mut self.group_by {
+            group.column = moved(group.column)?;
+        }
+        for value in &mut self.values {
+            value.function.move_columns(moved)?;
+        }
+        Some(())
+    }
+}
+
+impl Function {
+    /// Puts other columns in the place of its own; `None` if `moved` has none for some.
+    pub fn move_columns(&mut self, moved: &mut dyn FnMut(Column) -> Option<Column>) -> Option<()> {
+        if let Some(column) = self.column_mut() {
+            *column = moved(*column)?;
+        }
+        Some(())
+    }
 }
 
 /// Where a record's event time comes from.
@@ -128,61 +184,4 @@ pub struct ValueSpec {
     pub name: String,
     /// What it is.
     pub function: Function,
-}
-
-/// A condition with SQL's three-valued logic: a comparison with an absent or null field is unknown,
-/// and an unknown condition does not select the record.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Expr {
-    /// A comparison.
-    Compare {
-        /// The left side.
-        left: Operand,
-        /// What is asked of the two.
-        op: CompareOp,
-        /// The right side.
-        right: Operand,
-    },
-    /// `IS NULL`: true for an absent or null field, never unknown.
-    IsNull(Operand),
-    /// A boolean field used as a condition.
-    Truth(Operand),
-    /// `NOT`; of unknown it is unknown.
-    Not(Box<Expr>),
-    /// `AND` of all; of none it is true.
-    And(Vec<Expr>),
-    /// `OR` of all; of none it is false.
-    Or(Vec<Expr>),
-}
-
-/// One side of a comparison.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Operand {
-    /// A field of the record.
-    Column(Column),
-    /// A text.
-    Text(String),
-    /// A number.
-    Number(Decimal),
-    /// True or false.
-    Bool(bool),
-    /// Null: compared with anything, unknown.
-    Null,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-/// What a comparison asks. Values of different kinds are neither equal nor ordered: unknown.
-pub enum CompareOp {
-    /// `=`
-    Eq,
-    /// `<>`
-    Ne,
-    /// `<`
-    Lt,
-    /// `<=`
-    Le,
-    /// `>`
-    Gt,
-    /// `>=`
-    Ge,
 }

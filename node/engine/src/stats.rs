@@ -109,6 +109,8 @@ pub struct PipelineStats {
     pub open_windows: u64,
     /// Groups in memory, over all lanes and panes.
     pub open_groups: u64,
+    /// Rows for which `having` did not hold, since the process began.
+    pub withheld: u64,
     /// The number that the next row will have.
     pub next_row_seq: Seq,
     /// The digest up to the last row.

@@ -24,12 +24,12 @@ pub fn check(args: &CheckArgs) -> Result<(), CliError> {
     let mut right = Vec::new();
     for file in &args.files {
         match check_file(file) {
-            Ok(what) => right.push(format!("{}: {what}", file.display())),
+            Ok(lines) => right.push(lines),
             Err(errors) => problems.extend(errors.problems),
         }
     }
     let mut out = std::io::stdout().lock();
-    for line in right {
+    for line in right.into_iter().flatten() {
         // Who closes the pipe early has seen enough; the exit code still tells.
         if writeln!(out, "{line}").is_err() {
             break;
@@ -42,21 +42,32 @@ pub fn check(args: &CheckArgs) -> Result<(), CliError> {
     }
 }
 
-/// Checks one file; says what it is.
-fn check_file(file: &Path) -> Result<String, ConfigErrors> {
+/// Checks one file; says what it is, and what is odd about it.
+fn check_file(file: &Path) -> Result<Vec<String>, ConfigErrors> {
+    let shown = file.display();
+    let warned = |definition: &PipelineDefinition| -> Vec<String> {
+        let name = &definition.name;
+        let warnings = definition.warnings.iter();
+        let lines = warnings.map(|warning| format!("{shown}: warning: pipeline {name}: {warning}"));
+        lines.collect()
+    };
     match FileKind::of(file)? {
         FileKind::Node => {
             let config = NodeConfig::load(file)?;
             let names: Vec<&str> = config.pipelines.iter().map(|p| p.name.as_str()).collect();
-            Ok(format!(
-                "node {} is right, pipelines: {}",
+            let mut lines = vec![format!(
+                "{shown}: node {} is right, pipelines: {}",
                 config.node.id,
                 names.join(", ")
-            ))
+            )];
+            lines.extend(config.pipelines.iter().flat_map(warned));
+            Ok(lines)
         }
         FileKind::Pipeline => {
             let definition = PipelineDefinition::load(file)?;
-            Ok(format!("pipeline {} is right", definition.name))
+            let mut lines = vec![format!("{shown}: pipeline {} is right", definition.name)];
+            lines.extend(warned(&definition));
+            Ok(lines)
         }
     }
 }

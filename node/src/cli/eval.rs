@@ -13,7 +13,7 @@ use super::error::CliError;
 use super::rows::{Format, RowPrinter, Stop};
 use super::table::Align;
 use crate::decode::Decoder;
-use crate::definition::PipelineDefinition;
+use crate::definition::{FieldSet, PipelineDefinition, notes};
 use crate::source::Block;
 use input::Input;
 
@@ -137,6 +137,9 @@ struct Run<W: Write> {
     output: Output<W>,
     undecodable: u64,
     first_undecodable: Option<Undecodable>,
+    fields: FieldSet,
+    /// What is odd about the definition, given the records.
+    notes: Vec<String>,
 }
 
 /// Where rows go.
@@ -164,6 +167,8 @@ impl<W: Write> Run<W> {
             output,
             undecodable: 0,
             first_undecodable: None,
+            fields: definition.fields.clone(),
+            notes: definition.warnings.clone(),
         }
     }
 
@@ -181,6 +186,8 @@ impl<W: Write> Run<W> {
         }
         let mut lanes: Vec<_> = self.engines.iter_mut().collect();
         let settled = self.engine.finish(&mut lanes);
+        let observed = self.engine.observed(INCARNATION, &lanes);
+        self.notes.extend(notes(&observed, &self.fields));
         self.output.write(&mut self.engine, settled)?;
         self.output.finish()
     }
@@ -241,12 +248,21 @@ impl<W: Write> Run<W> {
                 reason(*state)
             );
         }
+        if stats.filtered > 0 {
+            summary += &format!(", {} not selected by where", stats.filtered);
+        }
+        if stats.withheld > 0 {
+            summary += &format!(", {} rows withheld by having", stats.withheld);
+        }
         summary += &format!(", {} dead letters", stats.dead_letters.total());
         if self.output.dead_letters.is_some() && stats.dead_letters_suppressed > 0 {
             summary += &format!(" ({} of them not written)", stats.dead_letters_suppressed);
         }
         summary += &format!(", digest {}", stats.row_digest);
         eprintln!("{summary}");
+        for note in &self.notes {
+            eprintln!("note: {note}");
+        }
         Ok(())
     }
 

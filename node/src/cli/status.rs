@@ -86,6 +86,11 @@ fn render(cluster: &ClusterInfo, pipelines: &[PipelineInfo], readiness: &Readine
             text.push_str(&aligned(&table));
         }
     }
+    for pipeline in pipelines {
+        for note in &pipeline.notes {
+            text.push_str(&format!("\npipeline {}: {note}\n", pipeline.name));
+        }
+    }
     text
 }
 

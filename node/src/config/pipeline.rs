@@ -4,14 +4,15 @@ use std::path::Path;
 
 use toml::Value;
 use unisono_engine::spec::{
-    CloseSpec, GroupColumn, PipelineSpec, TimeFormat, TimeSource, ValueSpec,
+    CloseSpec, Expr, GroupColumn, PipelineSpec, TimeFormat, TimeSource, ValueSpec,
 };
 
 use super::name::check_name;
 use super::problem::ConfigErrors;
 use super::section::{Section, parse_toml};
 use crate::definition::{
-    BUILTIN_SINK, FieldPath, FieldSet, PipelineDefinition, parse_condition, parse_value,
+    BUILTIN_SINK, FieldPath, Names, PipelineDefinition, parse_condition, parse_group, parse_having,
+    parse_value,
 };
 
 mod window;
@@ -56,13 +57,13 @@ impl PipelineDefinition {
 
 /// Reads a pipeline; `None` after reporting what is wrong.
 pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
-    let mut fields = FieldSet::new();
+    let mut names = Names::default();
     section.require("name", "name = \"orders_per_minute\"");
     let name = section.parsed("name", |text| check_name(text).map(|()| text.to_owned()));
     let sources = read_sources(&mut section);
-    let time = read_time(&mut section, &mut fields);
-    let filter = section.parsed("where", |text| parse_condition(text, &mut fields));
-    let group_by = read_group_by(&mut section, &mut fields);
+    let time = read_time(&mut section, &mut names.fields);
+    let filter = read_where(&mut section, &mut names);
+    let group_by = read_group_by(&mut section, &mut names);
     let window = read_window(&mut section);
     let close = read_close(&mut section);
     read_late(&mut section);
@@ -71,21 +72,61 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
     let sink = section
         .string("sink")
         .unwrap_or_else(|| BUILTIN_SINK.to_owned());
-    let values = read_values(&mut section, &mut fields);
+    let values = read_values(&mut section, &mut names);
+    let having = read_having(&mut section, &values, &group_by);
     section.not_supported(&["align"]);
     section.finish();
     let spec = PipelineSpec {
         name: name?,
         time: time?,
         filter,
+        derived: names.derived,
         group_by,
         window: window?,
         close: close?,
         values,
         max_future_ms,
         group_bytes,
+        having,
     };
-    Some(PipelineDefinition::new(sources?, sink, fields, spec))
+    let mut definition = PipelineDefinition::new(sources?, sink, names.fields, spec);
+    definition.warnings = names.warnings;
+    Some(definition)
+}
+
+/// One condition, or several that must all hold.
+fn read_where(section: &mut Section<'_>, names: &mut Names) -> Option<Expr> {
+    let mut conditions = Vec::new();
+    for text in section.one_or_more("where")? {
+        match parse_condition(&text, names) {
+            Ok(condition) => conditions.push(condition),
+            Err(message) => section.problem("where", message),
+        }
+    }
+    match conditions.len() {
+        0 | 1 => conditions.pop(),
+        _ => Some(Expr::And(conditions)),
+    }
+}
+
+fn read_having(
+    section: &mut Section<'_>,
+    values: &[ValueSpec],
+    groups: &[GroupColumn],
+) -> Option<Expr> {
+    let values: Vec<String> = values.iter().map(|value| value.name.clone()).collect();
+    let groups: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
+    let mut conditions = Vec::new();
+    for text in section.one_or_more("having")? {
+        match parse_having(&text, &values, &groups) {
+            Ok(condition) => conditions.push(condition),
+            Err(message) => section.problem("having", message),
+        }
+    }
+    match conditions.len() {
+        0 | 1 => conditions.pop(),
+        _ => Some(Expr::And(conditions)),
+    }
 }
 
 fn read_sources(section: &mut Section<'_>) -> Option<Vec<String>> {
@@ -102,7 +143,10 @@ fn read_sources(section: &mut Section<'_>) -> Option<Vec<String>> {
     Some(sources)
 }
 
-fn read_time(section: &mut Section<'_>, fields: &mut FieldSet) -> Option<TimeSource> {
+fn read_time(
+    section: &mut Section<'_>,
+    fields: &mut crate::definition::FieldSet,
+) -> Option<TimeSource> {
     section.require(
         "time",
         "time = { field = \"created_at\" } or { from = \"append_time\" }",
@@ -168,21 +212,17 @@ fn read_format(time: &mut Section<'_>) -> Option<TimeFormat> {
     })
 }
 
-fn read_group_by(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<GroupColumn> {
+fn read_group_by(section: &mut Section<'_>, names: &mut Names) -> Vec<GroupColumn> {
     let mut groups: Vec<GroupColumn> = Vec::new();
     for text in section.strings("group_by").unwrap_or_default() {
-        match FieldPath::parse(&text) {
-            Ok(path) => {
-                let name = path.label();
+        match parse_group(&text, names) {
+            Ok((name, column)) => {
                 if groups.iter().any(|group| group.name == name) {
                     section.problem("group_by", format!("{name} is named twice"));
                 }
-                groups.push(GroupColumn {
-                    name,
-                    column: fields.insert(path),
-                });
+                groups.push(GroupColumn { name, column });
             }
-            Err(error) => section.problem("group_by", error.to_string()),
+            Err(message) => section.problem("group_by", format!("\"{text}\" {message}")),
         }
     }
     groups
@@ -260,7 +300,7 @@ fn read_late(section: &mut Section<'_>) {
     late.finish();
 }
 
-fn read_values(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<ValueSpec> {
+fn read_values(section: &mut Section<'_>, names: &mut Names) -> Vec<ValueSpec> {
     section.require("values", "[values] with, say, n = \"count()\"");
     let Some(table) = section.table("values") else {
         return Vec::new();
@@ -276,7 +316,7 @@ fn read_values(section: &mut Section<'_>, fields: &mut FieldSet) -> Vec<ValueSpe
             let _: Option<()> = values.wrong_type(&name, "a function, as \"sum(amount)\"", &value);
             continue;
         };
-        match parse_value(text, fields) {
+        match parse_value(text, names) {
             Ok(function) => specs.push(ValueSpec { name, function }),
             Err(message) => values.problem(&name, message),
         }

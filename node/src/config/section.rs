@@ -194,6 +194,14 @@ impl<'p> Section<'p> {
         Some(texts)
     }
 
+    /// Takes a text, or a list of texts.
+    pub fn one_or_more(&mut self, key: &'static str) -> Option<Vec<String>> {
+        match self.table.get(key) {
+            Some(Value::String(_)) => self.string(key).map(|text| vec![text]),
+            _ => self.strings(key),
+        }
+    }
+
     /// Takes a table, to be read as a section of its own.
     pub fn table(&mut self, key: &'static str) -> Option<Table> {
         match self.take(key)? {

@@ -220,7 +220,7 @@ fn apply(effects: &[Effect], cells: &mut Cells) {
     for effect in effects {
         match *effect {
             Effect::Missing(column) => cells.set_missing(column),
-            Effect::Bad(column) => cells.set_bad(column),
+            Effect::Nested(column) => cells.set_nested(column),
         }
     }
 }
@@ -273,6 +273,8 @@ fn read_word(text: &[u8], column: Option<Column>, cells: &mut Cells) -> Option<u
     Some(len)
 }
 
+#[cfg(test)]
+mod expressions;
 #[cfg(test)]
 mod property;
 #[cfg(test)]

@@ -2,16 +2,45 @@
 
 use std::fmt;
 
-use unisono_engine::spec::{Column, Expr, Operand, PipelineSpec, TimeSource};
+use unisono_engine::spec::{Column, PipelineSpec};
+
+/// One step of the way to a field.
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(untagged)]
+pub enum Key {
+    /// The key of an object.
+    Name(String),
+    /// The place in an array, from 0 to [`Key::MAX_INDEX`].
+    Index(u32),
+}
+
+impl Key {
+    /// The decoder keeps a step for each place up to it.
+    pub const MAX_INDEX: u32 = 99;
+
+    /// A place in an array; `None` beyond the largest.
+    #[must_use]
+    pub fn index(at: u32) -> Option<Self> {
+        (at <= Self::MAX_INDEX).then_some(Self::Index(at))
+    }
+}
+
+impl From<&str> for Key {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
 
 /// The way to a field of a record.
 ///
 /// Written `a.b` it is the key `b` of the object under the key `a`; written `"a.b"`, in double
 /// quotes, it is the one key `a.b`. Both forms mix: `zones."eu.example".hits`. A `""` within quotes
-/// is one quote.
+/// is one quote. `a[0]` is the first element of the array under `a`; `a['b']` is `a.b`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath {
-    keys: Vec<String>,
+    keys: Vec<Key>,
 }
 
 /// Why a text is no field name.
@@ -28,8 +57,7 @@ pub enum FieldPathError {
     },
     /// A character that needs quotes.
     #[error(
-        "field name {text:?} holds {found:?}; put the key in double quotes, or name a plain field \
-         (functions are not supported here yet)"
+        "field name {text:?} holds {found:?}; put the key in double quotes, or name a plain field"
     )]
     NeedsQuotes {
         /// As written.
@@ -46,13 +74,12 @@ pub enum FieldPathError {
 }
 
 impl FieldPath {
-    /// A path of these keys, outermost first; `None` without any.
+    /// A path of these keys, outermost first; `None` without any, or where the first is no name.
     #[must_use]
-    pub fn of_keys(keys: Vec<String>) -> Option<Self> {
-        if keys.is_empty() {
-            None
-        } else {
-            Some(Self { keys })
+    pub fn of_keys(keys: Vec<Key>) -> Option<Self> {
+        match keys.first() {
+            Some(Key::Name(_)) => Some(Self { keys }),
+            _ => None,
         }
     }
 
@@ -81,7 +108,17 @@ impl FieldPath {
                     },
                 });
             }
-            keys.push(key);
+            keys.push(Key::Name(key));
+            let mut after = after;
+            while let Some(inner) = after.strip_prefix('[') {
+                let (key, behind) =
+                    subscript(inner).ok_or_else(|| FieldPathError::NeedsQuotes {
+                        text: text.to_owned(),
+                        found: '[',
+                    })?;
+                keys.push(key);
+                after = behind;
+            }
             match after.chars().next() {
                 None => return Ok(Self { keys }),
                 Some('.') => rest = &after[1..],
@@ -97,21 +134,36 @@ impl FieldPath {
 
     /// The keys, outermost first; at least one.
     #[must_use]
-    pub fn keys(&self) -> &[String] {
+    pub fn keys(&self) -> &[Key] {
         &self.keys
     }
 
     /// The name of this field in a row's group: its keys joined by dots, without quotes.
     #[must_use]
     pub fn label(&self) -> String {
-        self.keys.join(".")
+        let mut label = String::new();
+        for (at, key) in self.keys.iter().enumerate() {
+            match key {
+                Key::Name(name) if at == 0 => label.push_str(name),
+                Key::Name(name) => label = label + "." + name,
+                Key::Index(index) => label += &format!("[{index}]"),
+            }
+        }
+        label
     }
 }
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, key) in self.keys.iter().enumerate() {
-            if index > 0 {
+        for (at, key) in self.keys.iter().enumerate() {
+            let key = match key {
+                Key::Index(index) => {
+                    write!(f, "[{index}]")?;
+                    continue;
+                }
+                Key::Name(name) => name,
+            };
+            if at > 0 {
                 f.write_str(".")?;
             }
             if !key.is_empty() && key.chars().all(is_plain) {
@@ -131,6 +183,18 @@ fn is_plain(c: char) -> bool {
 fn plain_key(text: &str) -> (String, &str) {
     let end = text.find(|c| !is_plain(c)).unwrap_or(text.len());
     (text[..end].to_owned(), &text[end..])
+}
+
+/// What stands behind `[`, up to its `]`: a number, or a key in single quotes.
+fn subscript(text: &str) -> Option<(Key, &str)> {
+    if let Some(quoted) = text.strip_prefix('\'') {
+        let (name, rest) = quoted.split_once('\'')?;
+        return Some((Key::from(name), rest.strip_prefix(']')?));
+    }
+    let (digits, rest) = text.split_once(']')?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let index = is_number.then(|| digits.parse().ok()).flatten()?;
+    Some((Key::index(index)?, rest))
 }
 
 fn quoted_key(text: &str) -> Option<(String, &str)> {
@@ -216,44 +280,12 @@ impl FieldSet {
 pub fn remap(spec: &PipelineSpec, from: &FieldSet, onto: &FieldSet) -> Option<PipelineSpec> {
     let columns: Option<Vec<Column>> = from.paths.iter().map(|path| onto.column(path)).collect();
     let columns = columns?;
-    let moved = |column: Column| columns.get(column.0).copied();
     let mut spec = spec.clone();
-    if let TimeSource::Field { column, .. } = &mut spec.time {
-        *column = moved(*column)?;
-    }
-    for group in &mut spec.group_by {
-        group.column = moved(group.column)?;
-    }
-    for value in &mut spec.values {
-        if let Some(column) = value.function.column_mut() {
-            *column = moved(*column)?;
-        }
-    }
-    if let Some(filter) = &mut spec.filter {
-        remap_expr(filter, &moved)?;
-    }
+    spec.move_columns(&mut |column| match column.derived() {
+        Some(_) => Some(column),
+        None => columns.get(column.0).copied(),
+    })?;
     Some(spec)
-}
-
-fn remap_expr(expr: &mut Expr, moved: &impl Fn(Column) -> Option<Column>) -> Option<()> {
-    match expr {
-        Expr::Compare { left, right, .. } => {
-            remap_operand(left, moved)?;
-            remap_operand(right, moved)
-        }
-        Expr::IsNull(operand) | Expr::Truth(operand) => remap_operand(operand, moved),
-        Expr::Not(inner) => remap_expr(inner, moved),
-        Expr::And(parts) | Expr::Or(parts) => parts
-            .iter_mut()
-            .try_for_each(|part| remap_expr(part, moved)),
-    }
-}
-
-fn remap_operand(operand: &mut Operand, moved: &impl Fn(Column) -> Option<Column>) -> Option<()> {
-    if let Operand::Column(column) = operand {
-        *column = moved(*column)?;
-    }
-    Some(())
 }
 
 #[cfg(test)]
@@ -262,7 +294,12 @@ mod tests {
     use super::*;
 
     fn keys(text: &str) -> Vec<String> {
-        FieldPath::parse(text).unwrap().keys
+        let keys = FieldPath::parse(text).unwrap().keys.into_iter();
+        keys.map(|key| match key {
+            Key::Name(name) => name,
+            Key::Index(index) => format!("#{index}"),
+        })
+        .collect()
     }
 
     #[test]
@@ -274,6 +311,8 @@ mod tests {
             ["zones", "eu.example", "hits"]
         );
         assert_eq!(keys("\"say \"\"hi\"\"\""), ["say \"hi\""]);
+        assert_eq!(keys("items[0].price"), ["items", "#0", "price"]);
+        assert_eq!(keys("a['b.c'][12][3]"), ["a", "b.c", "#12", "#3"]);
         assert_eq!(keys("_path"), ["_path"]);
         assert_eq!(keys("@timestamp"), ["@timestamp"]);
         assert_eq!(keys("\"\""), [""]);
@@ -282,7 +321,8 @@ mod tests {
     #[test]
     fn what_is_no_field_name_is_refused() {
         for text in [
-            "", "a.", ".a", "a..b", "a b", "upper(a)", "\"a", "a-b", "\"a\"b",
+            "", "a.", ".a", "a..b", "a b", "upper(a)", "\"a", "a-b", "\"a\"b", "a[", "a[]", "a[x]",
+            "a[100]", "a[-1]", "a['b]", "[0]",
         ] {
             assert!(FieldPath::parse(text).is_err(), "{text}");
         }
@@ -296,6 +336,7 @@ mod tests {
             "zones.\"eu.example\".hits",
             "\"say \"\"hi\"\"\"",
             "\"\"",
+            "items[0].\"unit price\"",
         ] {
             assert_eq!(FieldPath::parse(text).unwrap().to_string(), text);
         }

@@ -14,12 +14,12 @@ const MOST_LISTED: usize = 1000;
 /// One argument of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Argument {
-    /// `*`
-    Star,
-    /// A field.
+    /// A field, or what is computed of fields.
     Column(Column),
     /// A number.
     Number(Decimal),
+    /// Another literal.
+    Literal,
 }
 
 /// A function's names, the first of which is its own, and how it is written.
@@ -104,7 +104,7 @@ fn unknown(name: &str) -> Refused {
 }
 
 fn of_known(name: &str, arguments: &[Argument]) -> Result<Function, String> {
-    if let ("count", [] | [Argument::Star]) = (name, arguments) {
+    if let ("count", []) = (name, arguments) {
         return Ok(Function::CountAll);
     }
     let Some((Argument::Column(column), others)) = arguments.split_first() else {
@@ -113,7 +113,7 @@ fn of_known(name: &str, arguments: &[Argument]) -> Result<Function, String> {
     let column = *column;
     let numbers = others.iter().map(|other| match other {
         Argument::Number(number) => Ok(*number),
-        Argument::Star | Argument::Column(_) => {
+        Argument::Literal | Argument::Column(_) => {
             Err("takes one field, and numbers behind it".to_owned())
         }
     });
@@ -239,7 +239,7 @@ mod tests {
         let texts = texts.split_whitespace();
         let argument = |text| match text {
             "x" => X,
-            "*" => Argument::Star,
+            "a" => Argument::Literal,
             _ => Argument::Number(number(text)),
         };
         texts.map(argument).collect()
@@ -251,7 +251,7 @@ mod tests {
         let half = number("0.5");
         for (name, texts, expected) in [
             ("count", "", Function::CountAll),
-            ("COUNT", "*", Function::CountAll),
+            ("COUNT", "", Function::CountAll),
             ("count", "x", Function::Count(x)),
             ("mean", "x", Function::Avg(x)),
             ("var_samp", "x", Function::Spread(x, Spread::Variance)),
@@ -303,7 +303,7 @@ mod tests {
     fn wrong_arguments_are_refused_with_the_rule() {
         for (name, texts, expected) in [
             ("sum", "", "sum takes a field; write sum(field)"),
-            ("sum", "*", "sum takes a field; write sum(field)"),
+            ("sum", "a", "sum takes a field; write sum(field)"),
             ("sum", "x x", "sum takes one field alone; write sum(field)"),
             (
                 "count",

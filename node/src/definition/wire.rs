@@ -7,22 +7,24 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
-use unisono_engine::decimal::Decimal;
+use serde_json::Value;
 use unisono_engine::spec::{
-    CloseSpec, Column, CompareOp, Expr, GroupColumn, Operand, PipelineSpec, TimeFormat, TimeSource,
-    WindowSpec,
+    CloseSpec, Column, GroupColumn, PipelineSpec, TimeFormat, TimeSource, WindowSpec,
 };
 
 mod values;
 mod window;
 
 use super::PipelineDefinition;
-use super::fields::{FieldPath, FieldSet};
+use super::fields::{FieldPath, FieldSet, Key};
 use window::Window;
 
-/// The newest version that this program reads, and the one that it writes of what older ones do not know.
+mod expr;
+
+/// The newest version that this program reads. It writes the oldest that holds all of a definition:
+/// so a text that stands in the log stays that of the same file.
 const VERSION: u32 = 3;
-/// The one that it writes of all else: so that a definition has the same text before and after an upgrade.
+/// The version without calendars, `lanes` and `at_most`, newer functions, expressions but in `filter`, and calls there.
 const FIRST_VERSION: u32 = 2;
 
 /// Why a canonical text gives no definition.
@@ -54,16 +56,20 @@ struct Pipeline {
     name: String,
     sources: Vec<String>,
     /// Keys of each column.
-    fields: Vec<Vec<String>>,
+    fields: Vec<Vec<Key>>,
     time: Time,
-    filter: Option<Condition>,
-    /// Name and column.
+    filter: Option<Value>,
+    /// Name and column; derived columns follow the fields.
     group_by: Vec<(String, usize)>,
     window: Window,
     close: Close,
     values: Vec<values::Value>,
     max_future_ms: Option<i64>,
     group_bytes: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    derived: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    having: Option<Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,27 +91,6 @@ struct Close {
     at_most_ms: Option<i64>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Condition {
-    Compare(Term, String, Term),
-    IsNull(Term),
-    Truth(Term),
-    Not(Box<Condition>),
-    And(Vec<Condition>),
-    Or(Vec<Condition>),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Term {
-    Column(usize),
-    Text(String),
-    Number(String),
-    Bool(bool),
-    Null,
-}
-
 const FORMATS: [(&str, TimeFormat); 6] = [
     ("auto", TimeFormat::Auto),
     ("rfc3339", TimeFormat::Rfc3339),
@@ -113,15 +98,6 @@ const FORMATS: [(&str, TimeFormat); 6] = [
     ("ms", TimeFormat::Millis),
     ("us", TimeFormat::Micros),
     ("ns", TimeFormat::Nanos),
-];
-
-const COMPARE_OPS: [(&str, CompareOp); 6] = [
-    ("=", CompareOp::Eq),
-    ("!=", CompareOp::Ne),
-    ("<", CompareOp::Lt),
-    ("<=", CompareOp::Le),
-    (">", CompareOp::Gt),
-    (">=", CompareOp::Ge),
 ];
 
 fn code_of<T: PartialEq>(codes: &[(&str, T)], value: &T) -> String {
@@ -147,10 +123,12 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         sink: _,
         fields,
         spec,
+        warnings: _,
         canonical: _,
     } = definition;
+    let place = |column: Column| place_of(column, fields.len());
     let pipeline = Pipeline {
-        version: version_of(spec),
+        version: version_of(spec, fields),
         name: name.clone(),
         sources: sources.clone(),
         fields: fields
@@ -165,11 +143,11 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
                 format: code_of(&FORMATS, &format),
             },
         },
-        filter: spec.filter.as_ref().map(write_condition),
+        filter: spec.filter.as_ref().map(expr::write_condition),
         group_by: spec
             .group_by
             .iter()
-            .map(|g| (g.name.clone(), g.column.0))
+            .map(|g| (g.name.clone(), place(g.column)))
             .collect(),
         window: Window::of(&spec.window),
         close: Close {
@@ -179,18 +157,30 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
             lanes: Some(spec.close.lanes).filter(|&lanes| lanes > 0),
             at_most_ms: spec.close.at_most_ms,
         },
-        values: spec.values.iter().map(values::write).collect(),
+        values: spec
+            .values
+            .iter()
+            .map(|value| values::write(value, &place))
+            .collect(),
         max_future_ms: spec.max_future_ms,
         group_bytes: spec.group_bytes,
+        derived: spec.derived.iter().map(expr::write).collect(),
+        having: spec.having.as_ref().map(expr::write_condition),
     };
     to_json(&pipeline)
 }
 
-fn version_of(spec: &PipelineSpec) -> u32 {
+fn version_of(spec: &PipelineSpec, fields: &FieldSet) -> u32 {
+    let is_index = |key: &Key| matches!(key, Key::Index(_));
+    let mut paths = fields.paths().iter();
     let is_first = matches!(spec.window, WindowSpec::Fixed(_))
         && spec.close.lanes == 0
         && spec.close.at_most_ms.is_none()
-        && spec.values.iter().all(values::is_old);
+        && spec.values.iter().all(values::is_old)
+        && spec.derived.is_empty()
+        && spec.having.is_none()
+        && spec.filter.as_ref().is_none_or(expr::is_old)
+        && !paths.any(|path| path.keys().iter().any(is_index));
     if is_first { FIRST_VERSION } else { VERSION }
 }
 
@@ -214,29 +204,9 @@ fn to_json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data is always JSON")
 }
 
-fn write_condition(expr: &Expr) -> Condition {
-    match expr {
-        Expr::Compare { left, op, right } => Condition::Compare(
-            write_term(left),
-            code_of(&COMPARE_OPS, op),
-            write_term(right),
-        ),
-        Expr::IsNull(operand) => Condition::IsNull(write_term(operand)),
-        Expr::Truth(operand) => Condition::Truth(write_term(operand)),
-        Expr::Not(inner) => Condition::Not(Box::new(write_condition(inner))),
-        Expr::And(parts) => Condition::And(parts.iter().map(write_condition).collect()),
-        Expr::Or(parts) => Condition::Or(parts.iter().map(write_condition).collect()),
-    }
-}
-
-fn write_term(operand: &Operand) -> Term {
-    match operand {
-        Operand::Column(column) => Term::Column(column.0),
-        Operand::Text(text) => Term::Text(text.clone()),
-        Operand::Number(number) => Term::Number(number.to_string()),
-        Operand::Bool(value) => Term::Bool(*value),
-        Operand::Null => Term::Null,
-    }
+/// Derived columns follow the fields.
+fn place_of(column: Column, fields: usize) -> usize {
+    column.derived().map_or(column.0, |at| fields + at)
 }
 
 /// The definition that `text` holds, whose rows go to `sink`.
@@ -256,6 +226,7 @@ pub(super) fn read(text: &str, sink: &str) -> Result<PipelineDefinition, Canonic
         sink: sink.to_owned(),
         fields,
         spec,
+        warnings: Vec::new(),
         canonical: text.to_owned(),
     })
 }
@@ -276,14 +247,20 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
             format: value_of(&FORMATS, format)?,
         },
     };
+    let columns = (count, count + pipeline.derived.len());
+    let read_expr = |value: &Value| expr::read(value, count);
     let group_by = pipeline.group_by.iter().map(|(name, column)| {
         Ok(GroupColumn {
             name: name.clone(),
-            column: read_column(*column, count)?,
+            column: read_derived(*column, columns)?,
         })
     });
     let values = pipeline.values.iter();
-    let values = values.map(|value| values::read(value, count));
+    let values = values.map(|value| values::read(value, columns));
+    let derived = pipeline.derived.iter().map(read_expr);
+    let row_columns = pipeline.values.len() + pipeline.group_by.len();
+    let having = pipeline.having.as_ref();
+    let having = having.map(|having| expr::read(having, row_columns));
     let Close {
         lag_ms,
         records,
@@ -297,11 +274,9 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
     let spec = PipelineSpec {
         name: pipeline.name.clone(),
         time,
-        filter: pipeline
-            .filter
-            .as_ref()
-            .map(|c| read_condition(c, count))
-            .transpose()?,
+        filter: pipeline.filter.as_ref().map(read_expr).transpose()?,
+        derived: derived.collect::<Result<_, _>>()?,
+        having: having.transpose()?,
         group_by: group_by.collect::<Result<_, String>>()?,
         window: pipeline.window.read()?,
         close: CloseSpec {
@@ -326,36 +301,11 @@ fn read_column(column: usize, count: usize) -> Result<Column, String> {
     }
 }
 
-fn read_condition(condition: &Condition, count: usize) -> Result<Expr, String> {
-    let list = |parts: &[Condition]| {
-        parts
-            .iter()
-            .map(|part| read_condition(part, count))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    Ok(match condition {
-        Condition::Compare(left, op, right) => Expr::Compare {
-            left: read_term(left, count)?,
-            op: value_of(&COMPARE_OPS, op)?,
-            right: read_term(right, count)?,
-        },
-        Condition::IsNull(term) => Expr::IsNull(read_term(term, count)?),
-        Condition::Truth(term) => Expr::Truth(read_term(term, count)?),
-        Condition::Not(inner) => Expr::Not(Box::new(read_condition(inner, count)?)),
-        Condition::And(parts) => Expr::And(list(parts)?),
-        Condition::Or(parts) => Expr::Or(list(parts)?),
-    })
-}
-
-fn read_term(term: &Term, count: usize) -> Result<Operand, String> {
-    Ok(match term {
-        Term::Column(column) => Operand::Column(read_column(*column, count)?),
-        Term::Text(text) => Operand::Text(text.clone()),
-        Term::Number(digits) => {
-            let number = Decimal::parse(digits.as_bytes());
-            Operand::Number(number.map_err(|error| format!("{digits}: {error}"))?)
-        }
-        Term::Bool(value) => Operand::Bool(*value),
-        Term::Null => Operand::Null,
-    })
+/// A field, or a derived column; `fields` of all.
+fn read_derived(column: usize, (fields, all): (usize, usize)) -> Result<Column, String> {
+    match column.checked_sub(fields) {
+        None => Ok(Column(column)),
+        Some(at) if column < all => Ok(Column::of_derived(at)),
+        Some(_) => Err(format!("no column {column}")),
+    }
 }

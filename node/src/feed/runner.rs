@@ -162,7 +162,13 @@ impl Runner {
             agreed: Some(Timestamp(tick.agreed_ms)),
             at_end: &at_end,
         };
-        let settled = with_lanes(&self.lanes, |lanes| self.engine.settle(lanes, end));
+        let (settled, observed) = with_lanes(&self.lanes, |lanes| {
+            let settled = self.engine.settle(lanes, end);
+            let pipelines = self.engine.incarnations().into_iter();
+            let observed = pipelines.map(|id| (id, self.engine.observed(id, lanes)));
+            (settled, observed.collect::<Vec<_>>())
+        });
+        lock(&self.shared.status).observed.extend(observed);
         if !settled.is_empty() {
             self.settled = Some(settled);
         }

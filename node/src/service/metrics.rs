@@ -28,6 +28,7 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
         ("partly_late", stats.partly_late),
         ("bad_fields", stats.bad_fields),
         ("rounded_fields", stats.rounded_fields),
+        ("withheld_rows", stats.withheld),
         ("dead_letters_suppressed", stats.dead_letters_suppressed),
     ];
     let letters = stats.dead_letters.iter();
@@ -420,6 +421,9 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             let metric = Metric::counter("unisono_records_total", help, number(value));
             metrics.push(labelled(metric).label("outcome", name));
         }
+        let observed = feed.map(|feed| feed.status().observed.remove(&id));
+        let observed = observed.flatten().unwrap_or_default();
+        metrics.extend(met(&observed).map(labelled));
         metrics.push(labelled(Metric::gauge(
             "unisono_open_groups",
             "Groups in memory, over all lanes and panes.",
@@ -435,6 +439,22 @@ fn pipelines(core: &Core, agreed: &Agreed, metrics: &mut Vec<Metric>) {
             )));
         }
     }
+}
+
+/// What a definition met in the records.
+fn met(observed: &unisono_engine::Observed) -> [Metric; 2] {
+    [
+        Metric::gauge(
+            "unisono_unseen_fields",
+            "Fields that a pipeline names and no record has had since this node started.",
+            number(observed.unseen.len() as u64),
+        ),
+        Metric::counter(
+            "unisono_misfits_total",
+            "Values that a pipeline's expressions could not use, as a text compared with a number, since this node started.",
+            number(observed.misfits.iter().map(|(_, times)| times).sum()),
+        ),
+    ]
 }
 
 /// Prometheus knows floats alone; beyond 2^53 the last digits are lost there.

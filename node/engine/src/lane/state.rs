@@ -3,7 +3,7 @@
 use super::PerRecord;
 use crate::dead_letter::{Allowance, DeadLetter, Reason};
 use crate::pane::PaneStore;
-use crate::plan::Program;
+use crate::plan::{Derived, Program};
 use crate::record::Record;
 use crate::spec::Timestamp;
 use crate::stats::{Counters, count};
@@ -93,17 +93,23 @@ impl LaneState {
         (pane, time): (PaneKey, Timestamp),
         record: &Record<'_>,
     ) {
-        let Some(group) = shared.group(program.groups, record) else {
-            return self.reject(Reason::GroupTooLarge, record);
+        shared.derive(&program.derived, record);
+        let group = match shared.group(program.groups, record) {
+            Ok(group) => group,
+            Err(reason) => return self.reject(reason, record),
         };
         count(&mut self.counters.counted, 1);
-        let bad_fields = program.read(record, &mut shared.inputs);
+        let bad_fields = shared.read(program, record);
         count(&mut self.counters.bad_fields, bad_fields);
         if record.has_rounded() {
             count(&mut self.counters.rounded_fields, program.rounded(record));
         }
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self.panes.table(pane, group, &program.spec, dictionary);
+        let record = Derived {
+            record,
+            cells: &shared.derived_cells,
+        };
         let inputs = &shared.inputs;
         table.add(place, time, |value| program.input(value, inputs, record));
     }

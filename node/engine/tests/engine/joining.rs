@@ -5,7 +5,7 @@ use unisono_engine::JoinError;
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
 use unisono_engine::row::{Incarnation, Row, StreamKind};
-use unisono_engine::spec::{Column, Expr, Function, LaneId, Operand, PipelineSpec, TimeSource};
+use unisono_engine::spec::{Column, Expr, Function, LaneId, PipelineSpec, TimeSource};
 
 use crate::harness::{Batch, Engine, Parts, StreamOutput};
 use crate::properties::{Case, Random, case};
@@ -33,7 +33,7 @@ fn laid_out(mut spec: PipelineSpec, [time, group, value]: Layout) -> PipelineSpe
         }
     }
     if let Some(Expr::Compare { left, .. }) = &mut spec.filter {
-        *left = Operand::Column(value);
+        **left = Expr::Column(value);
     }
     spec
 }

@@ -4,6 +4,7 @@
 mod calendars;
 mod checkpoints;
 mod closing;
+mod expressions;
 #[allow(
     clippy::disallowed_methods,
     reason = "a golden file is read, and written on request"

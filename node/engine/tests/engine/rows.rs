@@ -128,8 +128,9 @@ fn a_bad_field_counts_once_however_many_values_use_it() {
     assert_eq!(player.engine.stats(PIPELINE).unwrap().bad_fields, 3);
     let mut player = Player::new(grouped(), &["p0"]);
     player.play("p0@1:bad=1 p0@2:bad=bad tick finish");
-    assert_eq!(player.results(), "[0,10) null n=2 sum=1");
-    assert_eq!(player.engine.stats(PIPELINE).unwrap().bad_fields, 3);
+    let unusable = "!group_unusable p0#0; !group_unusable p0#1";
+    assert_eq!(player.results(), unusable);
+    assert_eq!(player.engine.stats(PIPELINE).unwrap().bad_fields, 0);
 }
 
 #[test]

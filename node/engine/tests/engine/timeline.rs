@@ -13,8 +13,8 @@ use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
 use unisono_engine::row::{Incarnation, Row, StreamKind};
 use unisono_engine::spec::{
-    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, LaneId, Operand, PipelineSpec,
-    TimeFormat, TimeSource, Timestamp, ValueSpec, WindowSpec,
+    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, LaneId, PipelineSpec, TimeFormat,
+    TimeSource, Timestamp, ValueSpec, WindowSpec,
 };
 
 use crate::harness::{Batch, Engine, StreamOutput};
@@ -42,6 +42,8 @@ pub fn plain() -> PipelineSpec {
             value("sum", Function::Sum(VALUE)),
         ],
         max_future_ms: None,
+        derived: Vec::new(),
+        having: None,
         group_bytes: 1024,
     }
 }
@@ -70,11 +72,10 @@ pub fn grouped() -> PipelineSpec {
 }
 
 pub fn only_values_above_zero() -> Option<Expr> {
-    let zero = Operand::Number(Decimal::ZERO);
     Some(Expr::Compare {
-        left: Operand::Column(VALUE),
+        left: Box::new(Expr::Column(VALUE)),
         op: CompareOp::Gt,
-        right: zero,
+        right: Box::new(Expr::Number(Decimal::ZERO)),
     })
 }
 

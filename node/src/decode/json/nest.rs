@@ -8,6 +8,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame(u32);
 
+/// Frames from here on are places of arrays; nodes of objects are fewer.
+const FIRST_PLACE: u32 = 1 << 31;
+
 impl Frame {
     pub const ARRAY: Self = Self(0);
     /// An object of which nothing is used.
@@ -18,9 +21,23 @@ impl Frame {
         Self(node + 2)
     }
 
+    /// An array, at this place of [`super::paths::Paths`].
+    pub fn place(place: u32) -> Self {
+        Self(place + FIRST_PLACE)
+    }
+
+    pub fn is_array(self) -> bool {
+        self == Self::ARRAY || self.0 >= FIRST_PLACE
+    }
+
     /// The node, of a used object.
     pub fn node(self) -> Option<u32> {
-        self.0.checked_sub(2)
+        self.0.checked_sub(2).filter(|_| self.0 < FIRST_PLACE)
+    }
+
+    /// Where it stands in an array on the way to used fields.
+    pub fn array_place(self) -> Option<u32> {
+        self.0.checked_sub(FIRST_PLACE)
     }
 }
 

@@ -14,6 +14,7 @@ pub fn shown(record: &Record<'_>, fields: &FieldSet) -> (RecordState, Vec<String
         Cell::Bool(value) => value.to_string(),
         Cell::Number(number) => number.to_string(),
         Cell::Text(text) => format!("'{}'", std::str::from_utf8(text).unwrap()),
+        Cell::Nested => "nested".to_owned(),
         Cell::Bad => "bad".to_owned(),
     });
     (record.state, cells.collect())
@@ -270,6 +271,9 @@ fn shapes_the_walk_and_the_reference_agree() {
     let mut subjects = [
         Subject::new(&["a", "t", "event_time"]),
         Subject::new(&["a.b", "a.c.t", "b", "b.a", "\"a.b\"", "c.c.c"]),
+        Subject::new(&[
+            "a[0]", "a[1].b", "a[0][2]", "a.b", "b.a[2].t", "b.a", "t[1]",
+        ]),
         Subject::new(&[]),
     ];
     let mut states = std::collections::BTreeMap::new();

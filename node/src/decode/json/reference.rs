@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::definition::Key as Step;
 
 /// The members of an object, in order.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
@@ -79,13 +80,20 @@ fn state(payload: &[u8]) -> RecordState {
 }
 
 /// The cell of the field `keys` of the object `text`.
-fn cell(text: &str, keys: &[String]) -> String {
+fn cell(text: &str, keys: &[Step]) -> String {
     let missing = "missing".to_owned();
-    let Ok(Members(members)) = serde_json::from_str(text) else {
-        return missing;
+    let found = match &keys[0] {
+        Step::Name(name) => serde_json::from_str(text)
+            .ok()
+            .and_then(|Members(members)| {
+                let last = members.iter().rev().find(|(key, _)| key == name);
+                last.map(|(_, value)| *value)
+            }),
+        Step::Index(at) => serde_json::from_str::<Vec<&RawValue>>(text)
+            .ok()
+            .and_then(|elements| elements.get(*at as usize).copied()),
     };
-    let last = members.iter().rev().find(|(key, _)| *key == keys[0]);
-    let Some(value) = last.map(|(_, value)| value.get()) else {
+    let Some(value) = found.map(RawValue::get) else {
         return missing;
     };
     if keys.len() > 1 {
@@ -94,7 +102,7 @@ fn cell(text: &str, keys: &[String]) -> String {
     let bad = "bad".to_owned();
     match value.as_bytes()[0] {
         b'"' => serde_json::from_str::<String>(value).map_or(bad, |text| format!("'{text}'")),
-        b'[' | b'{' => bad,
+        b'[' | b'{' => "nested".to_owned(),
         b'n' | b't' | b'f' => value.to_owned(),
         // What numbers are has tests of its own; this is about where they end.
         _ => match Decimal::parse_prefix(value.as_bytes()) {

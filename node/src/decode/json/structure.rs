@@ -18,7 +18,7 @@ pub enum Effect {
     /// The way to it ends here: the same key came before, and the last one counts.
     Missing(Column),
     /// It is an array or an object.
-    Bad(Column),
+    Nested(Column),
 }
 
 /// Where structure ends.
@@ -59,9 +59,12 @@ impl<'a> Walk<'a> {
             let Some(frame) = self.nest.innermost() else {
                 return (at == self.doc.len()).then_some(Stop::End);
             };
-            let array = frame == Frame::ARRAY;
+            let array = frame.is_array();
             match *self.doc.get(at)? {
-                b',' if array => return self.value(at + 1, None),
+                b',' if array => {
+                    let child = self.next_element(frame);
+                    return self.value(at + 1, child);
+                }
                 b',' => {
                     let (at, child) = self.key(scan::whitespace(self.doc, at + 1), frame)?;
                     return self.value(at, child);
@@ -85,7 +88,7 @@ impl<'a> Walk<'a> {
             }
             let frame = self.frame_of(opened, child)?;
             if let Some(column) = child.and_then(|child| child.column) {
-                self.effects.push(Effect::Bad(column));
+                self.effects.push(Effect::Nested(column));
             }
             self.clear_below(child);
             self.nest.open(frame);
@@ -95,8 +98,8 @@ impl<'a> Walk<'a> {
                 self.nest.close();
                 return self.after_value(at + 1);
             }
-            (at, child) = if frame == Frame::ARRAY {
-                (at, None)
+            (at, child) = if frame.is_array() {
+                (at, self.element(frame))
             } else {
                 self.key(at, frame)?
             };
@@ -106,7 +109,10 @@ impl<'a> Walk<'a> {
     fn frame_of(&self, opened: u8, child: Option<&Child>) -> Option<Frame> {
         let outermost = self.nest.innermost().is_none();
         match opened {
-            b'[' => Some(Frame::ARRAY),
+            b'[' => {
+                let first = child.and_then(|child| child.elements);
+                Some(first.map_or(Frame::ARRAY, Frame::place))
+            }
             b'{' if outermost => Some(Frame::used(ROOT)),
             b'{' => {
                 let node = child.and_then(|child| child.inner);
@@ -116,7 +122,26 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn element(&self, frame: Frame) -> Option<&'a Child> {
+        let place = frame.array_place()?;
+        Some(self.paths.element(place))
+    }
+
+    /// Goes on to the next place of the innermost array.
+    fn next_element(&mut self, frame: Frame) -> Option<&'a Child> {
+        let place = frame.array_place()?;
+        let next = self.paths.next(place).map_or(Frame::ARRAY, Frame::place);
+        self.nest.close();
+        self.nest.open(next);
+        self.element(next)
+    }
+
     fn clear_below(&mut self, child: Option<&Child>) {
+        if let Some(first) = child.and_then(|child| child.elements) {
+            let inside = self.paths.in_array(first).iter();
+            self.effects
+                .extend(inside.map(|&column| Effect::Missing(column)));
+        }
         if let Some(node) = child.and_then(|child| child.inner) {
             let below = self.paths.below(node).iter();
             self.effects

@@ -5,6 +5,7 @@ use unisono_engine::decimal::Decimal;
 use unisono_engine::spec::{Column, ValueSpec};
 
 use super::super::functions::{Argument, function, parts};
+use super::read_derived;
 
 /// The functions of version 2.
 const OLD: [&str; 5] = ["count", "sum", "avg", "min", "max"];
@@ -18,10 +19,11 @@ pub(super) enum Value {
     With(String, String, Option<usize>, Vec<String>),
 }
 
-pub(super) fn write(value: &ValueSpec) -> Value {
+/// `place` gives the place of a column among the fields and what is derived of them.
+pub(super) fn write(value: &ValueSpec, place: &impl Fn(Column) -> usize) -> Value {
     let (code, column, numbers) = parts(&value.function);
     let (name, code) = (value.name.clone(), code.to_owned());
-    let column = column.map(|column| column.0);
+    let column = column.map(place);
     if numbers.is_empty() {
         return Value::Plain(name, code, column);
     }
@@ -34,18 +36,15 @@ pub(super) fn is_old(value: &ValueSpec) -> bool {
     OLD.contains(&parts(&value.function).0)
 }
 
-/// The value that `value` means, among so many columns.
-pub(super) fn read(value: &Value, columns: usize) -> Result<ValueSpec, String> {
+/// The value that `value` means, among so many fields and so many columns in all.
+pub(super) fn read(value: &Value, columns: (usize, usize)) -> Result<ValueSpec, String> {
     let (name, code, column, numbers) = match value {
         Value::Plain(name, code, column) => (name, code, column, &[][..]),
         Value::With(name, code, column, numbers) => (name, code, column, &numbers[..]),
     };
     let mut arguments = Vec::new();
     if let Some(column) = *column {
-        if column >= columns {
-            return Err(format!("no column {column}"));
-        }
-        arguments.push(Argument::Column(Column(column)));
+        arguments.push(Argument::Column(read_derived(column, columns)?));
     }
     for digits in numbers {
         let number = Decimal::parse(digits.as_bytes());
