@@ -299,9 +299,17 @@ mod tests {
         }
     }
 
+    fn refused(cases: &[(&str, &str, &str)]) {
+        for (name, texts, expected) in cases {
+            let Refused { what, allowed } = function(name, &arguments(texts)).unwrap_err();
+            let message = format!("{what}; {allowed}");
+            assert!(message.contains(expected), "{name} {texts}: {message}");
+        }
+    }
+
     #[test]
     fn wrong_arguments_are_refused_with_the_rule() {
-        for (name, texts, expected) in [
+        refused(&[
             ("sum", "", "sum takes a field; write sum(field)"),
             ("sum", "a", "sum takes a field; write sum(field)"),
             ("sum", "x x", "sum takes one field alone; write sum(field)"),
@@ -315,6 +323,12 @@ mod tests {
                 "x 0.5",
                 "median takes one field alone; write median(field)",
             ),
+        ]);
+    }
+
+    #[test]
+    fn wrong_numbers_are_refused_with_the_rule() {
+        refused(&[
             (
                 "quantile",
                 "x",
@@ -367,11 +381,7 @@ mod tests {
                 "x",
                 "function frobnicate is not known; write one of count, sum",
             ),
-        ] {
-            let Refused { what, allowed } = function(name, &arguments(texts)).unwrap_err();
-            let message = format!("{what}; {allowed}");
-            assert!(message.contains(expected), "{name} {texts}: {message}");
-        }
+        ]);
         let many: Vec<_> = (0..1001)
             .map(|at| Argument::Number(Decimal::from_i64(at)))
             .collect();
