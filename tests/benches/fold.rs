@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use unisono::decode::Decoder;
-use unisono::definition::{FieldPath, FieldSet};
+use unisono::definition::{FieldPath, FieldSet, PipelineDefinition};
 use unisono::source::Block;
 use unisono_engine::row::Incarnation;
 use unisono_engine::spec::{
@@ -45,7 +45,7 @@ fn main() {
     let mut measured: Vec<Vec<Cost>> = vec![Vec::new(); windows.len()];
     for _ in 0..rounds {
         for (at, &(_, size, slide)) in windows.iter().enumerate() {
-            measured[at].push(run(&mut ticks, size, slide));
+            measured[at].push(run(&mut ticks, spec(size, slide)));
         }
     }
     let per_million = |costs: &[Cost], of: fn(&Cost) -> u64| -> Vec<f64> {
@@ -72,6 +72,43 @@ fn main() {
         "CPU seconds per million events, median of {rounds} rounds (least to most), {events} events"
     );
     table.print();
+    expressions(&mut ticks, events, rounds);
+}
+
+/// What expressions cost beside the plain filter and the plain field that they stand for.
+fn expressions(ticks: &mut [Vec<Block>], events: u64, rounds: u64) {
+    let three = "event_type = 'view' and event_time > 0 and ad_id <> ''";
+    let cases = [
+        ("event_type = 'view'", "count()"),
+        (three, "count()"),
+        ("event_type = 'view'", "sum(event_time)"),
+        ("event_type = 'view'", "sum(event_time * event_time)"),
+        (
+            "event_type = 'view'",
+            "sum(event_time) where event_time > 0",
+        ),
+    ];
+    let mut measured: Vec<Vec<f64>> = vec![Vec::new(); cases.len()];
+    for _ in 0..rounds {
+        for (costs, (filter, value)) in measured.iter_mut().zip(cases) {
+            let cost = run(ticks, defined(filter, value));
+            costs.push(cost.fold as f64 / 1e3 / events as f64);
+        }
+    }
+    let mut table = Table::new(&["where", "value", "decode and fold"]);
+    for ((filter, value), costs) in cases.iter().zip(&measured) {
+        table.line(&[(*filter).to_owned(), (*value).to_owned(), figure(costs, 3)]);
+    }
+    table.print();
+}
+
+fn defined(filter: &str, value: &str) -> (FieldSet, PipelineSpec) {
+    let text = format!(
+        "name = 'views'\nsources = ['s']\ntime = {{ field = 'event_time', format = 'ms' }}\nwhere = \"{filter}\"\n\
+         group_by = ['ad_id']\nwindow = {{ size = '10s' }}\nclose = {{ lag = '500ms' }}\nvalues = {{ v = \"{value}\" }}"
+    );
+    let defined = PipelineDefinition::parse("views.toml", &text).unwrap();
+    (defined.fields, defined.spec)
 }
 
 /// Microseconds that merging and writing a row take: of a window of many panes it must not take more than of one of few.
@@ -158,8 +195,7 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
     (fields, spec)
 }
 
-fn run(ticks: &mut [Vec<Block>], size: i64, slide: i64) -> Cost {
-    let (fields, spec) = spec(size, slide);
+fn run(ticks: &mut [Vec<Block>], (fields, spec): (FieldSet, PipelineSpec)) -> Cost {
     let mut feed = FeedEngine::new();
     feed.add_pipeline(Incarnation(1), spec, &mut []);
     let mut lanes: Vec<LaneEngine> = (0..LANES)

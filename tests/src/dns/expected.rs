@@ -1,4 +1,4 @@
-//! What must come out: computed twice, by the reference and by `unisono eval`, which must agree.
+//! What must come out: computed by `unisono eval`, and where it can by the reference, which must agree.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -53,14 +53,15 @@ impl Expected {
 
 impl Stream {
     fn compute(pipeline: &Pipeline, lanes: &[String]) -> Result<Self> {
-        let answer = reference::answer(&pipeline.question(), lanes);
         let (rows, digest) = eval(pipeline, lanes)?;
-        ensure!(
-            rows == answer.rows,
-            "pipeline {}: eval differs from the reference",
-            pipeline.name
-        );
-        ensure!(rows.len() > 10, "only {} rows", rows.len());
+        if let Some(question) = pipeline.question() {
+            ensure!(
+                rows == reference::answer(&question, lanes).rows,
+                "pipeline {}: eval differs from the reference",
+                pipeline.name
+            );
+        }
+        ensure!(!rows.is_empty(), "pipeline {}: no row", pipeline.name);
         Ok(Self {
             pipeline: pipeline.name,
             rows,
