@@ -64,7 +64,7 @@ fn main() {
             figure(&per_million(costs, |cost| cost.settle), 3),
             figure(&per_million(costs, |cost| cost.write), 3),
             costs[0].rows.to_string(),
-            format!("{:.2}", write_of_a_row(costs)),
+            write_of_a_row(costs),
             format!("{:.2}", median(&fold) / tumbling),
         ]);
     }
@@ -112,9 +112,14 @@ fn defined(filter: &str, value: &str) -> (FieldSet, PipelineSpec) {
 }
 
 /// Microseconds that merging and writing a row take: of a window of many panes it must not take more than of one of few.
-fn write_of_a_row(costs: &[Cost]) -> f64 {
+fn write_of_a_row(costs: &[Cost]) -> String {
+    let with_rows = costs.iter().filter(|cost| cost.rows > 0);
     let of = |cost: &Cost| cost.write as f64 / 1e3 / cost.rows as f64;
-    median(&costs.iter().map(of).collect::<Vec<_>>())
+    let costs: Vec<f64> = with_rows.map(of).collect();
+    match costs.is_empty() {
+        true => "no row".to_owned(),
+        false => format!("{:.2}", median(&costs)),
+    }
 }
 
 /// Nanoseconds of CPU.
