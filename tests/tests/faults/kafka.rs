@@ -191,8 +191,8 @@ fn hostile_records_of_a_topic_are_dead_letters() {
     let (_dir, mut served) = on_topic(broker, "hostile");
     served.start();
     // A record of 2 MB is a record like any other, and a list is no group.
-    let expected = ["13:20 x 1", "13:21 null 1", "13:21 x 2", "13:22 x 1"];
-    assert_eq!(served.wait_rows(4).unwrap(), expected);
+    let expected = ["13:20 x 1", "13:21 x 2", "13:22 x 1"];
+    assert_eq!(served.wait_rows(3).unwrap(), expected);
     served.wait_ready(200, "true").unwrap();
     assert_eq!(served.terminate().unwrap(), 0);
     assert!(!served.said().contains("ERROR"), "{}", served.said());

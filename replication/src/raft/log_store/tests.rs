@@ -413,12 +413,13 @@ async fn a_slow_disk_makes_larger_groups_and_nobody_waits_for_it() {
     shared.write(Some(thread::current().id()));
     drop(shared.wait());
     assert_eq!(shared.lock().written, 500);
-    // It is counted after those who waited were told.
+    // It is counted after those who waited were told; and so is that of the file that may be begun behind it.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while syncs(&open.log) == before && std::time::Instant::now() < deadline {
         thread::yield_now();
     }
-    assert_eq!(syncs(&open.log), before + 1);
+    let synced = syncs(&open.log) - before;
+    assert!((1..=2).contains(&synced), "one for all: {synced}");
     voter.await.unwrap().unwrap();
     open.close();
 }
