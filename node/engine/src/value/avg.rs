@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use ethnum::U256;
 
 use super::exact::ExactSum;
+use super::ratio::write_scaled;
 use super::{State, WindowLength};
-use crate::decimal::{Decimal, power_of_ten_wide, write_digits};
+use crate::decimal::{Decimal, power_of_ten_wide};
 use crate::part::codec::{Fault, Reader, Writer};
 
 /// Significant digits of an average; half is rounded to the even digit.
@@ -109,7 +110,7 @@ fn write_quotient(negative: bool, sum: U256, count: u64, scale: u32, out: &mut V
         )
     };
     let quotient = divide_half_even(sum, divisor);
-    write_scaled(negative, quotient.as_u128(), scale, out);
+    write_scaled(negative, quotient.as_u128().to_string(), scale, out);
 }
 
 #[allow(
@@ -141,25 +142,6 @@ fn digit_count(number: U256) -> u32 {
         digits += 19;
     }
     digits + rest.as_u64().checked_ilog10().unwrap_or(0)
-}
-
-#[allow(clippy::arithmetic_side_effects, reason = "toward zero")]
-fn write_scaled(negative: bool, mut digits: u128, mut scale: i64, out: &mut Vec<u8>) {
-    while scale > 0 && digits.is_multiple_of(10) {
-        digits /= 10;
-        scale -= 1;
-    }
-    let mut text = digits.to_string();
-    while scale < 0 {
-        text.push('0');
-        scale += 1;
-    }
-    write_digits(
-        negative,
-        &text,
-        u32::try_from(scale).unwrap_or_default(),
-        out,
-    );
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) fn write_quotient(
         Ordering::Equal => quotient.bit(0),
     };
     let quotient = quotient + u32::from(rounds_up);
-    write_scaled(negative, &quotient, scale + more, out);
+    write_scaled(negative, quotient.to_string(), scale + more, out);
 }
 
 /// Appends the square root of `numerator / denominator`, times `10^-scale`, in the same way.
@@ -76,7 +76,7 @@ pub(crate) fn write_root(
         Ordering::Equal => root.bit(0),
     };
     let root = root + u32::from(rounds_up);
-    write_scaled(false, &root, scale + more, out);
+    write_scaled(false, root.to_string(), scale + more, out);
 }
 
 /// Both, so that the quotient is `10^more` times as large.
@@ -97,9 +97,8 @@ fn digits(number: &BigUint) -> i64 {
     i64::try_from(number.to_string().len()).unwrap_or(i64::MAX)
 }
 
-/// Appends `digits · 10^-scale` without zeros that say nothing.
-fn write_scaled(negative: bool, digits: &BigUint, mut scale: i64, out: &mut Vec<u8>) {
-    let mut text = digits.to_string();
+/// Appends a number, given by its digits, times `10^-scale`, without zeros that say nothing. It is not 0.
+pub(super) fn write_scaled(negative: bool, mut text: String, mut scale: i64, out: &mut Vec<u8>) {
     while scale > 0 && text.ends_with('0') {
         text.pop();
         scale -= 1;

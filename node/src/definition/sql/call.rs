@@ -65,10 +65,6 @@ pub(super) fn is_keyword(word: &str) -> bool {
 }
 
 /// `None`: it is nothing of that.
-#[allow(
-    clippy::too_many_lines,
-    reason = "an arm for each form of the parser's"
-)]
 pub(super) fn invoke(sql: &Sql, scope: &mut Scope<'_>) -> Result<Option<Expr>, String> {
     Ok(Some(match sql {
         Sql::Function(function) => called(function, sql, scope)?,
@@ -78,19 +74,20 @@ pub(super) fn invoke(sql: &Sql, scope: &mut Scope<'_>) -> Result<Option<Expr>, S
             expr,
             pattern,
             escape_char,
-        } => {
-            let parts = (&**expr, &**pattern, escape_char.as_deref());
-            negate_if(*negated, like(Call::Like, parts, scope)?)
         }
-        Sql::ILike {
+        | Sql::ILike {
             negated,
             any: false,
             expr,
             pattern,
             escape_char,
         } => {
+            let call = match sql {
+                Sql::Like { .. } => Call::Like,
+                _ => Call::ILike,
+            };
             let parts = (&**expr, &**pattern, escape_char.as_deref());
-            negate_if(*negated, like(Call::ILike, parts, scope)?)
+            negate_if(*negated, like(call, parts, scope)?)
         }
         Sql::RLike {
             negated,
@@ -116,6 +113,13 @@ pub(super) fn invoke(sql: &Sql, scope: &mut Scope<'_>) -> Result<Option<Expr>, S
             format: None,
             ..
         } => cast(expr, data_type, sql, scope)?,
+        _ => return spelled(sql, scope),
+    }))
+}
+
+/// The functions whose arguments SQL spells in a way of its own.
+fn spelled(sql: &Sql, scope: &mut Scope<'_>) -> Result<Option<Expr>, String> {
+    Ok(Some(match sql {
         Sql::Extract { field, expr, .. } => {
             let unit = unit_of(field);
             timed(Call::Extract, &unit, expr, sql, scope)?
