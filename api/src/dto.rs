@@ -346,6 +346,10 @@ pub struct LaneInfo {
     /// there is none.
     #[serde(default)]
     pub held_since: Option<String>,
+    /// By how many milliseconds of event time it is ahead of the slowest lane of its feed that has more to give, where lanes wait
+    /// for each other: it is read on once that is `align.max_skew` or less. Not there where they don't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead_ms: Option<i64>,
 }
 
 /// A set of lanes read together.

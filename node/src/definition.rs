@@ -33,6 +33,8 @@ pub struct PipelineDefinition {
     pub fields: FieldSet,
     /// What the engine computes.
     pub spec: PipelineSpec,
+    /// How far, in milliseconds of event time, a lane may be ahead of the slowest one; `None`: as far as it is read.
+    pub max_skew_ms: Option<i64>,
     /// What is right in its file, and probably not what was meant.
     pub warnings: Vec<String>,
     /// All of the above but the sink and the warnings as JSON: the same text for the same definition. It stands in the Raft log.
@@ -42,13 +44,20 @@ pub struct PipelineDefinition {
 impl PipelineDefinition {
     /// A definition of these parts, with its canonical text.
     #[must_use]
-    pub fn new(sources: Vec<String>, sink: String, fields: FieldSet, spec: PipelineSpec) -> Self {
+    pub fn new(
+        sources: Vec<String>,
+        sink: String,
+        fields: FieldSet,
+        spec: PipelineSpec,
+        max_skew_ms: Option<i64>,
+    ) -> Self {
         let mut definition = Self {
             name: spec.name.clone(),
             sources,
             sink,
             fields,
             spec,
+            max_skew_ms,
             warnings: Vec::new(),
             canonical: String::new(),
         };

@@ -38,7 +38,7 @@ use joining::Join;
 use queue::Queue;
 use removing::Remove;
 use runner::Runner;
-pub use setup::{FeedPlan, PlannedLane, SetupError};
+pub use setup::{FeedPlan, PlannedLane, SetupError, max_skew_ms};
 
 /// How long a look at a feed may wait for the tick that is under way.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -53,6 +53,7 @@ pub struct Feed {
     sources: Vec<String>,
     /// Those that the lanes' decoders read from the last message sent on.
     fields: Mutex<FieldSet>,
+    max_skew_ms: Option<i64>,
     workers: Arc<Workers>,
     sender: Option<Sender<Handed>>,
     gate: Arc<Gate>,
@@ -232,6 +233,7 @@ impl Feed {
             lanes: Mutex::new(buffers),
             sources: plan.sources.into_iter().map(|source| source.name).collect(),
             fields: Mutex::new(plan.fields),
+            max_skew_ms: plan.max_skew_ms,
             workers,
             sender: Some(sender),
             gate,
@@ -321,6 +323,18 @@ impl Feed {
     pub fn notes(&self, pipeline: Incarnation) -> Vec<String> {
         let observed = lock(&self.shared.status).observed.get(&pipeline).cloned();
         observed.map_or_else(Vec::new, |observed| notes(&observed, &lock(&self.fields)))
+    }
+
+    /// How far, in milliseconds of event time, a lane may be ahead of the slowest one; `None`: as far as it is read.
+    #[must_use]
+    pub fn max_skew_ms(&self) -> Option<i64> {
+        self.max_skew_ms
+    }
+
+    /// How far event time has come in each lane, by lane.
+    #[must_use]
+    pub fn watermarks(&self) -> Vec<Option<Timestamp>> {
+        lock(&self.shared.status).watermarks.clone()
     }
 
     /// Ticks taken in since the feed started here.

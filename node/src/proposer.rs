@@ -1,6 +1,8 @@
 //! The proposer: while this node leads, it makes the ticks. One proposal is in flight at a time, and each builds on the
 //! agreed state that this node has read, so what it proposes after losing the lead is void.
 
+mod aligning;
+mod clocks;
 mod confirm;
 mod creation;
 mod holding;
@@ -16,9 +18,7 @@ use std::time::{Duration, Instant};
 use unisono_replication::command::{Command, FeedId, FeedTick, LaneMove, Ticks};
 use unisono_replication::machine;
 use unisono_replication::rt;
-use unisono_replication::tick::{
-    InHand, LastTick, Metronome, clock_ms, median_clock_ms, next_agreed_ms,
-};
+use unisono_replication::tick::{InHand, LastTick, Metronome, next_agreed_ms};
 
 use crate::confirm::{Confirmed, FeedQuestion};
 use crate::core::{Agreed, Authority, Core};
@@ -26,6 +26,9 @@ use crate::feed::Feed;
 use crate::ingest::LaneBuffer;
 use crate::status;
 use crate::threads::{Role, lock, test_panic};
+use aligning::{Alignment, Paces};
+use clocks::Clocks;
+pub(crate) use clocks::wall_ms;
 use confirm::Confirming;
 use creation::Creation;
 use holding::Holding;
@@ -39,9 +42,6 @@ const BACKLOG_BYTES: usize = 1 << 20;
 const LITTLE_BYTES: usize = 64 << 10;
 /// The timers count whole milliseconds and fire late: what is due so soon is due now.
 const EARLY: Duration = Duration::from_millis(1);
-/// What another replica's clock said, and this node's monotonic time has run since, counts so long: while one is restarted,
-/// two clocks alone could not tell which of them is wrong.
-const CLOCKS_FRESH: Duration = Duration::from_secs(600);
 /// How often sources are looked at for new lanes; they are asked less often themselves.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 /// How long after a failed proposal the next one is made.
@@ -70,6 +70,7 @@ async fn propose_all(core: Arc<Core>) {
         confirming: Confirming::open(&core),
         holding: Holding::default(),
         parking: Parking::default(),
+        paces: Paces::default(),
     };
     while !core.is_stopping() {
         let wait = match core.authority() {
@@ -109,6 +110,7 @@ struct Proposer {
     confirming: Confirming,
     holding: Holding,
     parking: Parking,
+    paces: Paces,
 }
 
 /// How far a feed's lanes can be moved.
@@ -120,6 +122,7 @@ struct Reach {
     alone: bool,
     /// What lanes hold that would move if another replica said that it holds the same.
     unconfirmed: InHand,
+    alignment: Alignment,
 }
 
 /// What is to be said now, or how long to wait before that is asked again, unless records arrive.
@@ -147,6 +150,9 @@ impl Proposer {
         let (held, wanted) = {
             let agreed = core.agreed();
             let held = status::held_feeds(&core, &agreed);
+            for (id, feed, _) in agreed.known() {
+                self.paces.measure(id, feed);
+            }
             let wanted = self.wanted(&agreed, &held);
             (held, wanted)
         };
@@ -256,7 +262,12 @@ impl Proposer {
                     buffer.tell_arrival(&self.core.arrivals, LITTLE_BYTES);
                 }
             }
-            return Err(asks_in.min(due_in.saturating_sub(EARLY)));
+            let again_in = match reach.alignment.holds_any() {
+                // Nobody says when the others have come near enough.
+                true => self.metronome.interval,
+                false => AT_LEAST,
+            };
+            return Err(asks_in.min(due_in.saturating_sub(EARLY)).min(again_in));
         }
         Ok(FeedTick {
             feed: id,
@@ -273,7 +284,7 @@ impl Proposer {
     /// A window that can close is a reason for a tick: for this one if what it lacks is among the moves, and else for asking
     /// whether another replica holds it.
     fn see_closing(&self, state: &machine::Feed, feed: &Feed, reach: &mut Reach) {
-        let known = known_cuts(state);
+        let known = known_cuts(state, &reach.alignment);
         if !feed.closes_beyond(&known) {
             return;
         }
@@ -301,10 +312,10 @@ impl Proposer {
     fn wanted(&self, agreed: &Agreed, held: &BTreeSet<FeedId>) -> Vec<FeedQuestion> {
         let mut wanted = Vec::new();
         for (id, feed, state) in agreed.known().filter(|(id, ..)| !held.contains(id)) {
-            let most = self.core.config.cluster.tick_bytes;
-            let (mut in_hand, lanes) = confirm::wanted(state, feed, most);
+            let alignment = self.alignment(state, id, feed);
+            let (mut in_hand, lanes) = confirm::wanted(state, feed, &alignment);
             let no_closing = (InHand::Little..InHand::Closing).contains(&in_hand);
-            if no_closing && feed.closes_beyond(known_cuts(state)) {
+            if no_closing && feed.closes_beyond(known_cuts(state, &alignment)) {
                 in_hand = InHand::Closing;
             }
             if !lanes.is_empty() && self.due_in(agreed, id, in_hand) <= EARLY {
@@ -325,6 +336,11 @@ impl Proposer {
         next_agreed_ms(last, clocks.median_ms, clocks.clock_ms)
     }
 
+    fn alignment(&self, state: &machine::Feed, id: FeedId, feed: &Feed) -> Alignment {
+        let most = self.core.config.cluster.tick_bytes;
+        self.paces.alignment(state, (id, feed), most)
+    }
+
     /// How far the lanes can be moved now, none beyond its limit or what another one holds.
     fn reach(
         &self,
@@ -333,8 +349,8 @@ impl Proposer {
         feed: &Feed,
         limits: Option<&[i64]>,
     ) -> Reach {
-        let most = self.core.config.cluster.tick_bytes;
         let mut reach = Reach {
+            alignment: self.alignment(state, id, feed),
             moves: Vec::new(),
             at_end: Vec::new(),
             in_hand: InHand::Nothing,
@@ -345,7 +361,9 @@ impl Proposer {
         let seconds = lock(&self.core.seconds);
         for (lane, (known, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
             let limit = limits.map_or(i64::MAX, |limits| limits[lane as usize]);
-            let choice = buffer.choose_cut(known.cut, most);
+            let most = reach.alignment.most(lane as usize);
+            let choice = (most > 0).then(|| buffer.choose_cut(known.cut, most));
+            let choice = choice.flatten();
             let limit = match choice {
                 None => limit,
                 Some(_) => {
@@ -398,11 +416,16 @@ impl Proposer {
         let at = anchor.and_then(whole).unwrap_or(now);
         let agreed_ms = tick.agreed_ms;
         self.proposed.insert(tick.feed, Proposed { at, agreed_ms });
+        self.paces.note(agreed, tick);
     }
 }
 
-fn known_cuts(state: &machine::Feed) -> impl Fn(usize) -> i64 {
-    |lane| state.lanes.get(lane).map_or(i64::MAX, |lane| lane.cut)
+/// The cuts; of lanes that wait for others, beyond all records.
+fn known_cuts(state: &machine::Feed, alignment: &Alignment) -> impl Fn(usize) -> i64 {
+    |lane| match state.lanes.get(lane) {
+        Some(known) if !alignment.holds(lane) => known.cut,
+        _ => i64::MAX,
+    }
 }
 
 /// What lies beyond the cuts of several lanes.
@@ -426,37 +449,6 @@ impl Hand {
             0 => InHand::Nothing,
             1..LITTLE_BYTES => InHand::Little,
             _ => InHand::Some,
-        }
-    }
-}
-
-/// This node's own clock, in milliseconds since 1970.
-pub(crate) fn wall_ms() -> i64 {
-    i64::try_from(rt::wall().as_millis()).unwrap_or(i64::MAX)
-}
-
-/// What the clocks of all replicas that are heard of say, in milliseconds since 1970.
-#[derive(Clone, Copy)]
-struct Clocks {
-    median_ms: i64,
-    clock_ms: i64,
-}
-
-impl Clocks {
-    fn read(core: &Core) -> Self {
-        let own_ms = wall_ms();
-        let peers = core.replica.peers();
-        let fresh = peers
-            .iter()
-            .filter(|peer| rt::since(peer.received) < CLOCKS_FRESH);
-        let mut offsets: BTreeMap<u16, f64> = fresh
-            .map(|peer| (peer.number, peer.clock_offset_ms))
-            .collect();
-        offsets.insert(core.config.node.id, 0.0);
-        let offsets: Vec<f64> = offsets.into_values().collect();
-        Self {
-            median_ms: median_clock_ms(own_ms, offsets.clone()),
-            clock_ms: clock_ms(own_ms, offsets),
         }
     }
 }

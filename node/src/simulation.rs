@@ -86,6 +86,20 @@ impl Look {
             .collect()
     }
 
+    /// Of each feed, how far a lane may be ahead of another, and how far event time has come in each, in milliseconds.
+    #[must_use]
+    pub fn event_times(&self) -> Vec<(Option<i64>, Vec<Option<i64>>)> {
+        let agreed = self.0.agreed();
+        let times = |feed: &Arc<Feed>| {
+            let watermarks = feed.watermarks().into_iter();
+            watermarks.map(|time| time.map(|time| time.0)).collect()
+        };
+        let feeds = agreed.feeds.values();
+        feeds
+            .map(|feed| (feed.max_skew_ms(), times(feed)))
+            .collect()
+    }
+
     /// How often its rows were not those of most, feeds were computed again, and feeds took a peer's state.
     #[must_use]
     pub fn doubted(&self) -> (u64, u64, u64) {

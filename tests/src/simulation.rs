@@ -7,6 +7,7 @@
 mod check;
 mod faults;
 pub mod prompt;
+pub mod skew;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;

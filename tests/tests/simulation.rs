@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use unisono_tests::simulation::{Fault, prompt, run};
+use unisono_tests::simulation::{Fault, prompt, run, skew};
 
 /// A leader that is wrong while it is alone, among what else may happen then.
 const WRONG_ALONE: &[Fault] = &[
@@ -44,6 +44,20 @@ fn rows_come_when_their_window_is_complete_not_when_the_beat_comes() {
     assert!(late.len() >= 4 * 18, "rows of {} windows", late.len());
     let worst = late.last().copied().unwrap_or_default();
     assert!(worst < prompt::BEAT / 4, "rows took up to {worst:?}");
+}
+
+/// What a tick moves at least is the rest of what a lane may be ahead; the lane that is larger by far gives the pace.
+#[test]
+fn aligned_lanes_of_a_backlog_stay_side_by_side_and_others_are_not_held() {
+    for seed in 0..3 {
+        let skews = skew::skews(seed);
+        println!("{skews:?}");
+        assert!(
+            skews.aligned <= skew::MAX_SKEW + skew::OF_A_TICK,
+            "{skews:?}"
+        );
+        assert!(skews.free > 4 * skew::MAX_SKEW, "{skews:?}");
+    }
 }
 
 #[test]

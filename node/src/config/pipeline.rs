@@ -74,7 +74,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         .unwrap_or_else(|| BUILTIN_SINK.to_owned());
     let values = read_values(&mut section, &mut names);
     let having = read_having(&mut section, &values, &group_by);
-    section.not_supported(&["align"]);
+    let max_skew_ms = read_align(&mut section);
     section.finish();
     let spec = PipelineSpec {
         name: name?,
@@ -89,7 +89,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         group_bytes,
         having,
     };
-    let mut definition = PipelineDefinition::new(sources?, sink, names.fields, spec);
+    let mut definition = PipelineDefinition::new(sources?, sink, names.fields, spec, max_skew_ms);
     definition.warnings = names.warnings;
     Some(definition)
 }
@@ -250,6 +250,19 @@ fn read_close(section: &mut Section<'_>) -> Option<CloseSpec> {
         lanes: usize::try_from(lanes).ok()?,
         at_most_ms,
     })
+}
+
+/// How far a lane may be ahead of the slowest one; `None` without a section: as far as it is read.
+fn read_align(section: &mut Section<'_>) -> Option<i64> {
+    let table = section.table("align")?;
+    let mut align = section.section("align", table);
+    align.require("max_skew", "max_skew = \"10m\"");
+    let max_skew_ms = align.positive_ms("max_skew");
+    if max_skew_ms == Some(0) {
+        align.problem("max_skew", "must be greater than 0");
+    }
+    align.finish();
+    max_skew_ms
 }
 
 /// A duration greater than 0, or `never`.

@@ -70,6 +70,8 @@ struct Pipeline {
     derived: Vec<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     having: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_skew_ms: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -123,12 +125,13 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         sink: _,
         fields,
         spec,
+        max_skew_ms,
         warnings: _,
         canonical: _,
     } = definition;
     let place = |column: Column| place_of(column, fields.len());
     let pipeline = Pipeline {
-        version: version_of(spec, fields),
+        version: version_of(definition),
         name: name.clone(),
         sources: sources.clone(),
         fields: fields
@@ -166,11 +169,13 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         group_bytes: spec.group_bytes,
         derived: spec.derived.iter().map(expr::write).collect(),
         having: spec.having.as_ref().map(expr::write_condition),
+        max_skew_ms: *max_skew_ms,
     };
     to_json(&pipeline)
 }
 
-fn version_of(spec: &PipelineSpec, fields: &FieldSet) -> u32 {
+fn version_of(definition: &PipelineDefinition) -> u32 {
+    let PipelineDefinition { spec, fields, .. } = definition;
     let is_index = |key: &Key| matches!(key, Key::Index(_));
     let mut paths = fields.paths().iter();
     let is_first = matches!(spec.window, WindowSpec::Fixed(_))
@@ -179,6 +184,7 @@ fn version_of(spec: &PipelineSpec, fields: &FieldSet) -> u32 {
         && spec.values.iter().all(values::is_old)
         && spec.derived.is_empty()
         && spec.having.is_none()
+        && definition.max_skew_ms.is_none()
         && spec.filter.as_ref().is_none_or(expr::is_old)
         && !paths.any(|path| path.keys().iter().any(is_index));
     if is_first { FIRST_VERSION } else { VERSION }
@@ -226,6 +232,7 @@ pub(super) fn read(text: &str, sink: &str) -> Result<PipelineDefinition, Canonic
         sink: sink.to_owned(),
         fields,
         spec,
+        max_skew_ms: pipeline.max_skew_ms,
         warnings: Vec::new(),
         canonical: text.to_owned(),
     })

@@ -21,6 +21,8 @@ pub struct FeedPlan {
     pub sources: Vec<SourceConfig>,
     /// All fields that some pipeline uses.
     pub fields: FieldSet,
+    /// How far a lane may be ahead of the slowest one, in milliseconds of event time: its pipelines have all the same.
+    pub max_skew_ms: Option<i64>,
     /// In the feed's order.
     pub lanes: Vec<PlannedLane>,
     /// What of the state belongs to no lane.
@@ -103,6 +105,7 @@ impl FeedPlan {
             id,
             sources,
             fields,
+            max_skew_ms: max_skew_ms(machine, id),
             lanes: feed.lanes.iter().map(PlannedLane::new).collect(),
             engine: FeedEngine::new(),
             engines: Vec::new(),
@@ -178,6 +181,16 @@ impl PlannedLane {
             retired: lane.retired,
         }
     }
+}
+
+/// How far a lane of a feed may be ahead of the slowest one, in milliseconds; `None`: as far as it is read, or it has no
+/// pipeline. Feeds are kept apart by it.
+#[must_use]
+pub fn max_skew_ms(machine: &Machine, id: FeedId) -> Option<i64> {
+    let mut pipelines = machine.pipelines().values();
+    let pipeline = pipelines.find(|pipeline| pipeline.feed == id)?;
+    let definition = PipelineDefinition::from_canonical(&pipeline.definition, &pipeline.sink);
+    definition.ok()?.max_skew_ms
 }
 
 fn own_source(config: &NodeConfig, name: &str, agreed: &str) -> Result<SourceConfig, SetupError> {

@@ -10,6 +10,7 @@ use unisono_replication::rt::{self, Handle};
 use unisono_replication::tick::InHand;
 
 use super::Hand;
+use super::aligning::Alignment;
 use crate::confirm::{Confirmed, FeedQuestion, LaneQuestion, Question};
 use crate::core::{Agreed, Core};
 use crate::feed::Feed;
@@ -199,12 +200,14 @@ fn note(core: &Core, heard: &Heard) {
 pub(super) fn wanted(
     state: &machine::Feed,
     feed: &Feed,
-    most: usize,
+    alignment: &Alignment,
 ) -> (InHand, Vec<LaneQuestion>) {
     let (mut hand, mut lanes) = (Hand::default(), Vec::new());
     for (lane, (agreed, buffer)) in (0_u32..).zip(state.lanes.iter().zip(feed.lanes())) {
         let known = agreed.cut;
-        let choice = buffer.choose_cut(known, most);
+        let most = alignment.most(lane as usize);
+        let choice = (most > 0).then(|| buffer.choose_cut(known, most));
+        let choice = choice.flatten();
         if choice.is_some() {
             hand.add(&buffer, known, most);
         }

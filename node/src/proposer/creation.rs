@@ -179,9 +179,10 @@ fn command(machine: &Machine, term: u64, step: Step) -> Option<Command> {
             name,
             sink,
             definition,
+            max_skew_ms,
             sources,
             lanes,
-        } => match (home(machine, &sources), lanes) {
+        } => match (home(machine, &sources, max_skew_ms), lanes) {
             (Some(feed), _) => Command::CreatePipeline(CreatePipeline {
                 term,
                 feed,

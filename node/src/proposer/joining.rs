@@ -33,6 +33,10 @@ pub(super) fn pairs(agreed: &Agreed) -> Vec<Pair> {
         }
         let mut older = feeds.range(..from);
         let elder = older.find_map(|(&into, stays)| {
+            let alike = |&id: &FeedId| agreed.feeds.get(&id).map(|feed| feed.max_skew_ms());
+            if alike(&into) != alike(&from) {
+                return None;
+            }
             let places = stays.places_in(leaves)?;
             let pair = Pair { from, into, places };
             (runs(agreed, into) && runs(agreed, from)).then_some(pair)

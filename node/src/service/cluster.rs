@@ -18,6 +18,7 @@ use unisono_replication::rt;
 
 use super::config;
 use crate::core::{Agreed, Core};
+use crate::feed::Feed;
 use crate::ids::key_of;
 use crate::proposer::wall_ms;
 use crate::status::{self, feed_name};
@@ -148,6 +149,10 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
             .unwrap_or_default();
         let status = agreed.feeds.get(&id).map(|feed| feed.status());
         let watermarks = status.map(|status| status.watermarks).unwrap_or_default();
+        let slowest = agreed
+            .feeds
+            .get(&id)
+            .and_then(|of| slowest(feed, of, &watermarks));
         for (index, lane) in feed.lanes.iter().enumerate() {
             if lane.retired {
                 continue;
@@ -171,10 +176,25 @@ fn lanes(agreed: &Agreed) -> Vec<LaneInfo> {
                 held_since: buffer
                     .and_then(|buffer| buffer.held_since())
                     .map(|since| timestamp::format(Timestamp(wall_ms_at(since)))),
+                ahead_ms: slowest
+                    .zip(watermark)
+                    .map(|(slowest, own)| own.0.saturating_sub(slowest.0).max(0)),
             });
         }
     }
     lanes
+}
+
+/// How far the slowest lane has come that has more to give, if lanes of the feed wait for each other.
+fn slowest(
+    state: &machine::Feed,
+    feed: &Feed,
+    watermarks: &[Option<Timestamp>],
+) -> Option<Timestamp> {
+    feed.max_skew_ms()?;
+    let lanes = state.lanes.iter().zip(feed.lanes()).zip(watermarks);
+    let active = lanes.filter(|((lane, buffer), _)| !lane.retired && !buffer.is_at_end(lane.cut));
+    active.filter_map(|(_, watermark)| *watermark).min()
 }
 
 /// This node's clock at a moment that is over.

@@ -89,6 +89,27 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
+fn how_far_a_lane_may_be_ahead_stands_in_the_agreed_text() {
+    let text =
+        "name='p'\nsources=['s']\ntime={field='t'}\nwindow={size='1m'}\nvalues={n='count()'}";
+    let free = PipelineDefinition::parse("p.toml", text).unwrap();
+    assert_eq!(free.max_skew_ms, None);
+    let text = format!("align={{max_skew='10m'}}\n{text}");
+    let aligned = PipelineDefinition::parse("p.toml", &text).unwrap();
+    let again = PipelineDefinition::from_canonical(&aligned.canonical, &aligned.sink).unwrap();
+    assert_eq!(again.max_skew_ms, Some(600_000));
+    for (align, message) in [
+        ("{max_skew='0s'}", "must be greater than 0"),
+        ("{}", "is missing; write max_skew"),
+        ("{skew='1s'}", "skew"),
+    ] {
+        let text = text.replace("{max_skew='10m'}", align);
+        let error = PipelineDefinition::parse("p.toml", &text).unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
+#[test]
 fn the_canonical_text_gives_the_same_definition_back() {
     let definition = PipelineDefinition::parse("p.toml", DNS).unwrap();
     let again =
@@ -104,6 +125,7 @@ fn the_canonical_text_gives_the_same_definition_back() {
         again.sink.clone(),
         again.fields.clone(),
         again.spec.clone(),
+        again.max_skew_ms,
     );
     assert_eq!(written.canonical, definition.canonical);
 }
@@ -426,10 +448,6 @@ fn lanes_and_at_most_are_read_and_written() {
 
 #[test]
 fn what_the_design_has_and_this_version_lacks_is_refused_by_name() {
-    refused(
-        &format!("{DNS}[align]\nmax_skew = '1m'"),
-        "align: not supported yet",
-    );
     refused(
         &format!("{DNS}[late]\npolicy = 'revise'"),
         "late.policy: \"revise\" is not supported yet",

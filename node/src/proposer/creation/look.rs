@@ -10,6 +10,7 @@ use unisono_replication::rt;
 use crate::agreement::{Kind, Question, Votes, endpoint_hash, pipeline_hash, read_answer};
 use crate::core::Core;
 use crate::definition::PipelineDefinition;
+use crate::feed::max_skew_ms;
 
 /// Something that is to be and is not.
 #[derive(Clone, Debug)]
@@ -38,6 +39,7 @@ pub(super) enum Step {
         name: String,
         sink: String,
         definition: String,
+        max_skew_ms: Option<i64>,
         sources: Vec<SourceEntry>,
         /// If no feed of these sources takes pipelines.
         lanes: Option<Vec<LaneEntry>>,
@@ -84,11 +86,21 @@ pub(super) fn wishes(machine: &Machine, votes: &Votes) -> Vec<Wish> {
     wishes
 }
 
-/// A feed of the same sources that has not ticked yet.
-pub(super) fn home(machine: &Machine, sources: &[SourceEntry]) -> Option<FeedId> {
-    let fits = |feed: &Feed| feed.ticks == 0 && feed.sources == sources;
+/// A feed of the same sources that has not ticked yet, whose lanes wait for each other as the definition wants it.
+pub(super) fn home(
+    machine: &Machine,
+    sources: &[SourceEntry],
+    max_skew: Option<i64>,
+) -> Option<FeedId> {
+    let is_empty = |id: FeedId| machine.pipelines().values().all(|of| of.feed != id);
+    let fits = |id: FeedId, feed: &Feed| {
+        feed.ticks == 0
+            && feed.sources == sources
+            && (is_empty(id) || max_skew_ms(machine, id) == max_skew)
+    };
     let mut feeds = machine.feeds().iter();
-    feeds.find(|(_, feed)| fits(feed)).map(|(&id, _)| id)
+    let home = feeds.find(|&(&id, feed)| fits(id, feed));
+    home.map(|(&id, _)| id)
 }
 
 /// What is known at a moment.
@@ -124,10 +136,11 @@ impl Look {
             )));
         }
         let read = PipelineDefinition::from_canonical(&definition, &sink);
-        let names = read.map_err(|error| error.to_string())?.sources;
+        let read = read.map_err(|error| error.to_string())?;
+        let (names, max_skew_ms) = (read.sources, read.max_skew_ms);
         let holders = self.holders_of_sources(&names)?;
         let sources: Vec<SourceEntry> = self.fetch(&holders, &Question::Sources(names.clone()))?;
-        let lanes = match home(&self.machine, &sources) {
+        let lanes = match home(&self.machine, &sources, max_skew_ms) {
             Some(_) => None,
             None if self.asks == Asks::Nobody => return Err(Fault::Elsewhere),
             None => Some(self.fetch(&holders, &Question::Lanes(names))?),
@@ -136,6 +149,7 @@ impl Look {
             name,
             sink,
             definition,
+            max_skew_ms,
             sources,
             lanes,
         })
