@@ -203,7 +203,11 @@ impl Service for NodeService {
             )));
         };
         let mut page = open::Page::new(query);
-        snapshot.open_windows(incarnation, &mut |row| page.take(&row));
+        snapshot
+            .open_windows(incarnation, &mut |row| page.take(&row))
+            .map_err(|error| {
+                ServiceError::Unavailable(format!("open windows of {pipeline}: {error}"))
+            })?;
         let (rows, next) = page.end();
         Ok(OpenPage {
             rows,

@@ -230,7 +230,8 @@ fn run(ticks: &mut [Vec<Block>], (fields, spec): (FieldSet, PipelineSpec)) -> Co
         let settled_at = cpu();
         feed.write(settled, &mut |_, row| {
             cost.rows += u64::from(!row.json.is_empty())
-        });
+        })
+        .unwrap();
         cost.write += cpu() - settled_at;
         cost.settle += settled_at - folded;
         cost.fold += folded - sealed;

@@ -5,6 +5,7 @@
 //! windows are closed and takes them from the lanes; then the lanes may go on with the next tick
 //! while [`FeedEngine::write`] makes the rows.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::lane::LaneEngine;
@@ -215,7 +216,14 @@ impl FeedEngine {
     /// Writes the rows of a tick, which must be the last one that was settled: calls `emit` for each
     /// row, of each pipeline, in the order in which they were added, its rows and then its dead
     /// letters.
-    pub fn write(&mut self, settled: Settled, emit: &mut dyn FnMut(StreamId, RowRef<'_>)) {
+    ///
+    /// # Errors
+    /// Groups on disk cannot be read. Rows up to there were given; the engine is of no more use.
+    pub fn write(
+        &mut self,
+        settled: Settled,
+        emit: &mut dyn FnMut(StreamId, RowRef<'_>),
+    ) -> io::Result<()> {
         self.hops.resize_with(self.pipelines.len(), Vec::new);
         let pipelines = self.pipelines.iter_mut().zip(&mut self.hops);
         for ((pipeline, hops), closings) in pipelines.zip(settled.closings) {
@@ -228,11 +236,28 @@ impl FeedEngine {
             }
             let order = &mut self.orders[pipeline.program.groups];
             let label = |lane: usize| self.lanes[lane].label.clone();
-            pipeline.write(&closings, (order, hops), label, emit);
+            pipeline.write(&closings, (order, hops), label, emit)?;
             if order.memory() > KEPT_ORDER_BYTES {
                 *order = Order::default();
             }
         }
+        Ok(())
+    }
+
+    /// About the same as [`Self::kept_bytes`], for each tick.
+    #[must_use]
+    pub fn about_kept_bytes(&self) -> usize {
+        let hops = self.hops.iter().flatten().map(LaneHops::about_memory);
+        let orders = self.orders.iter().map(Order::memory);
+        hops.chain(orders).sum()
+    }
+
+    /// Forgets what is kept from window to window: it is made again where it is missing.
+    pub fn forget_kept(&mut self) {
+        self.hops.iter_mut().for_each(Vec::clear);
+        self.orders
+            .iter_mut()
+            .for_each(|order| *order = Order::default());
     }
 
     /// Bytes that are kept from window to window beside the lanes' states: for overlapping windows about as much as

@@ -6,7 +6,7 @@
 
 use crate::feed::FeedEngine;
 use crate::lane::LaneEngine;
-use crate::part::{RestoreError, other_spec};
+use crate::part::{Grown, RestoreError, other_spec};
 use crate::row::Incarnation;
 use crate::snapshot::FeedSnapshot;
 use crate::spec::{LaneId, PipelineSpec};
@@ -28,7 +28,8 @@ pub enum JoinError {
 impl FeedEngine {
     /// One engine out of two at the same cuts, with its lanes in the order of `stays`, whose agreed
     /// time and quiet times go on. `specs` are the definitions of both feeds' pipelines, in any
-    /// order, over the cells that the joint feed decodes. The pipelines go on as they were.
+    /// order, over the cells that the joint feed decodes. The pipelines go on as they were. `grown` is as for
+    /// [`FeedEngine::restore_lane_in_pieces`].
     ///
     /// # Errors
     /// The lanes are not the same, or the definitions are not those of the pipelines.
@@ -36,6 +37,7 @@ impl FeedEngine {
         stays: &FeedSnapshot,
         comes: &FeedSnapshot,
         specs: Vec<(Incarnation, PipelineSpec)>,
+        grown: &mut Grown<'_>,
     ) -> Result<(Self, Vec<LaneEngine>), JoinError> {
         let places = places(stays, comes)?;
         let mut engine = Self::new();
@@ -56,7 +58,7 @@ impl FeedEngine {
                 let mut part = Vec::new();
                 from.write_lane(at, &mut part).map_err(RestoreError::Io)?;
                 let id = LaneId(u32::try_from(at).unwrap_or(u32::MAX));
-                engine.restore_pipelines(pipelines, id, &mut lane, &mut part.as_slice())?;
+                engine.restore_pipelines(pipelines, id, &mut lane, &mut part.as_slice(), grown)?;
             }
             lanes.push(lane);
         }
@@ -73,6 +75,7 @@ impl FeedEngine {
         mut state: FeedSnapshot,
         incarnation: Incarnation,
         specs: Vec<(Incarnation, PipelineSpec)>,
+        grown: &mut Grown<'_>,
     ) -> Result<(Self, Vec<LaneEngine>), JoinError> {
         state
             .pipelines
@@ -82,7 +85,7 @@ impl FeedEngine {
             lanes: state.lanes.clone(),
             pipelines: Vec::new(),
         };
-        Self::join(&state, &nothing, specs)
+        Self::join(&state, &nothing, specs, grown)
     }
 
     fn take_pipelines(

@@ -14,8 +14,11 @@ use crate::pane::LentPane;
 use crate::plan::{Common, Derived, GroupKey, Inputs, Program};
 use crate::record::{Cell, Cells, Record};
 use crate::spec::{Column, Expr, TimeSource, Timestamp};
+use crate::spill::Run;
 use crate::timestamp;
+use crate::window::PaneKey;
 
+mod memory;
 mod seen;
 mod state;
 
@@ -27,6 +30,7 @@ pub struct LaneEngine {
     shared: PerRecord,
     pub(crate) pipelines: Vec<LanePipeline>,
     took_record: bool,
+    measured: memory::Measured,
 }
 
 /// One pipeline on the lane.
@@ -207,6 +211,7 @@ impl LaneEngine {
             shared: PerRecord::default(),
             pipelines: Vec::new(),
             took_record: false,
+            measured: memory::Measured::default(),
         }
     }
 
@@ -281,6 +286,7 @@ impl LaneEngine {
         LaneTables {
             keys: self.shared.dictionary(program.groups).keys(),
             panes: state.panes.lend_before(limit.0),
+            runs: state.panes.runs_before(limit.0),
         }
     }
 
@@ -290,6 +296,7 @@ impl LaneEngine {
         LaneTables {
             keys: self.shared.dictionary(program.groups).keys(),
             panes: state.panes.lend(),
+            runs: state.panes.runs(),
         }
     }
 
@@ -303,21 +310,11 @@ impl LaneEngine {
         state.closed_through = Some(through);
     }
 
-    /// Bytes that panes and the groups' keys take on this lane. Looks at every pane: not for each
-    /// tick.
-    #[must_use]
-    pub fn state_bytes(&self) -> usize {
-        let panes = self.pipelines.iter().map(|of| of.state.panes.memory());
-        let groups = self.shared.groups.iter();
-        let groups = groups.map(|groups| groups.of.dictionary.memory());
-        panes.chain(groups).sum()
-    }
-
     /// The place of a group that comes from a checkpoint, in a pane of a pipeline.
     pub(crate) fn restore_group(
         &mut self,
         pipeline: usize,
-        pane: crate::window::PaneKey,
+        pane: PaneKey,
         key: &[u8],
     ) -> (&mut crate::pane::table::PaneTable, usize) {
         let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
@@ -332,4 +329,6 @@ impl LaneEngine {
 pub(crate) struct LaneTables {
     pub(crate) keys: Keys,
     pub(crate) panes: Vec<LentPane>,
+    /// What of these panes is on disk, by pane.
+    pub(crate) runs: Vec<(PaneKey, Run)>,
 }

@@ -10,14 +10,19 @@
 )]
 
 mod hops;
+mod runs;
+
+use std::io;
 
 use crate::group::dictionary::Keys;
 use crate::lane::LaneTables;
 use crate::pane::table::PaneTable;
 use crate::spec::PipelineSpec;
+use crate::spill::Run;
 use crate::value::Column;
 
 pub(crate) use hops::{LaneHops, MERGED_DIRECTLY};
+use runs::{Found, each_with_runs};
 
 /// No such group on that lane.
 const NONE: u32 = u32::MAX;
@@ -174,7 +179,66 @@ impl<'a> LaneWindow<'a> {
 /// key, the columns and the place in them, until it says that it has enough.
 ///
 /// `hops` is empty, or has what is kept of each lane; windows come in the order of their ends then.
+///
+/// # Errors
+/// Groups on disk cannot be read.
 pub(crate) fn each_group(
+    spec: &PipelineSpec,
+    end: i64,
+    lanes: &[LaneTables],
+    order: &Order,
+    hops: &mut [LaneHops],
+    mut row: impl FnMut(&[u8], &[Column], usize) -> bool,
+) -> io::Result<()> {
+    let runs = lanes.iter().flat_map(|lane| &lane.runs);
+    let runs = runs.filter(|(pane, _)| pane.counts_in(&spec.window, end));
+    let runs: Vec<&Run> = runs.map(|(_, run)| run).collect();
+    if runs.is_empty() {
+        each_in_memory(spec, end, lanes, order, hops, row);
+        return Ok(());
+    }
+    // What is kept of panes would take the memory that they left.
+    hops.iter_mut().for_each(|hops| *hops = LaneHops::default());
+    let like = PaneTable::new(&spec.values);
+    let in_memory = |found: &mut Found<'_>| {
+        each_in_memory(spec, end, lanes, order, &mut [], found);
+    };
+    each_with_runs(&runs, like.columns(), in_memory, &mut row)
+}
+
+/// Calls `found` for each group of a pane, in the order of their keys.
+///
+/// # Errors
+/// Groups on disk cannot be read.
+pub(crate) fn each_group_of_pane(
+    table: &PaneTable,
+    keys: &Keys,
+    runs: &[&Run],
+    found: &mut Found<'_>,
+) -> io::Result<()> {
+    let in_memory = |found: &mut Found<'_>| {
+        let mut groups: Vec<(u64, u32, usize)> = table
+            .groups()
+            .map(|(group, place)| (head(keys.key(group)), group, place))
+            .collect();
+        groups.sort_unstable_by(|left, right| {
+            let key = |&(_, group, _): &(u64, u32, usize)| keys.key(group);
+            left.0.cmp(&right.0).then_with(|| key(left).cmp(key(right)))
+        });
+        for (_, group, place) in groups {
+            if !found(keys.key(group), table.columns(), place) {
+                return;
+            }
+        }
+    };
+    if runs.is_empty() {
+        in_memory(found);
+        return Ok(());
+    }
+    each_with_runs(runs, table.columns(), in_memory, found)
+}
+
+fn each_in_memory(
     spec: &PipelineSpec,
     end: i64,
     lanes: &[LaneTables],

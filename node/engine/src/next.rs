@@ -123,7 +123,7 @@ mod tests {
             at_end: &at_end,
         };
         let settled = feed.settle(&mut lanes, end);
-        feed.write(settled, &mut |_, _| {});
+        feed.write(settled, &mut |_, _| {}).unwrap();
         feed.next_closings()
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::group::dictionary::Dictionary;
 use crate::share::Shared;
-use crate::spec::{PipelineSpec, Timestamp, WindowSpec};
+use crate::spec::{PipelineSpec, Timestamp, ValueSpec, WindowSpec};
+use crate::spill::Run;
 use crate::stats::count;
 use crate::window::PaneKey;
 
@@ -21,9 +22,11 @@ pub(crate) struct PaneStore {
     index: BTreeMap<PaneKey, usize>,
     slots: Vec<Shared<PaneTable>>,
     free: Vec<usize>,
+    /// What of panes is on disk: none for a pane that has never been there.
+    runs: BTreeMap<PaneKey, Vec<Run>>,
     /// Most records fall into the same pane as the one before.
     last: Option<LastPane>,
-    /// Groups in all panes.
+    /// Groups in all panes that are in memory.
     groups: u64,
     /// Grows when a pane comes or goes.
     changes: u64,
@@ -127,6 +130,63 @@ impl PaneStore {
             .collect()
     }
 
+    /// What of panes that start before `limit` is on disk.
+    pub(crate) fn runs_before(&self, limit: i64) -> Vec<(PaneKey, Run)> {
+        all_runs(self.runs.range(..first_from(limit)))
+    }
+
+    /// What of all panes is on disk.
+    pub(crate) fn runs(&self) -> Vec<(PaneKey, Run)> {
+        all_runs(self.runs.iter())
+    }
+
+    /// One pane for a reader, and what of it is on disk.
+    pub(crate) fn lend_pane(&mut self, pane: PaneKey) -> (Vec<LentPane>, Vec<(PaneKey, Run)>) {
+        let slot = self.index.get(&pane).copied();
+        let table = slot.map(|slot| (pane, self.slots[slot].share()));
+        (
+            table.into_iter().collect(),
+            all_runs(self.runs.get_key_value(&pane).into_iter()),
+        )
+    }
+
+    /// Panes with groups in memory, with their number of groups and their bytes.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (PaneKey, usize, usize)> + '_ {
+        let tables = self.index.iter();
+        let tables = tables.map(|(&key, &slot)| (key, self.slots[slot].get()));
+        let tables = tables.filter(|(_, table)| table.len() > 0);
+        tables.map(|(key, table)| (key, table.len(), table.memory()))
+    }
+
+    /// The pane's groups are in the run, and go from memory; `is_whole`: so are all its older runs.
+    pub(crate) fn leave_to(
+        &mut self,
+        pane: PaneKey,
+        run: Run,
+        is_whole: bool,
+        values: &[ValueSpec],
+        dictionary: &mut Dictionary,
+    ) {
+        let Some(&slot) = self.index.get(&pane) else {
+            return;
+        };
+        let fresh = Shared::Own(PaneTable::new(values));
+        let table = std::mem::replace(&mut self.slots[slot], fresh);
+        self.release(table.get(), dictionary);
+        let runs = self.runs.entry(pane).or_default();
+        if is_whole {
+            runs.clear();
+        }
+        runs.push(run);
+    }
+
+    fn release(&mut self, table: &PaneTable, dictionary: &mut Dictionary) {
+        for (group, _) in table.groups() {
+            dictionary.release(group);
+        }
+        self.groups = self.groups.saturating_sub(table.len() as u64);
+    }
+
     /// Forgets the panes whose last window ends at or before `closed_through`, with their memory.
     pub(crate) fn drop_closed(
         &mut self,
@@ -138,12 +198,10 @@ impl PaneStore {
             if entry.key().last_end(window) > closed_through.0 {
                 break;
             }
+            self.runs.remove(entry.key());
             let slot = entry.remove();
             let table = std::mem::take(&mut self.slots[slot]).give_away();
-            for (group, _) in table.groups() {
-                dictionary.release(group);
-            }
-            self.groups = self.groups.saturating_sub(table.len() as u64);
+            self.release(&table, dictionary);
             count(&mut self.changes, 1);
             self.free.push(slot);
             self.last = None;
@@ -154,7 +212,12 @@ impl PaneStore {
         }
     }
 
-    /// Groups in all panes.
+    /// Number of panes.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Groups in all panes that are in memory.
     pub(crate) fn group_count(&self) -> u64 {
         self.groups
     }
@@ -168,6 +231,11 @@ impl PaneStore {
     pub(crate) fn memory(&self) -> usize {
         self.slots.iter().map(|table| table.get().memory()).sum()
     }
+}
+
+fn all_runs<'a>(runs: impl Iterator<Item = (&'a PaneKey, &'a Vec<Run>)>) -> Vec<(PaneKey, Run)> {
+    let each = runs.flat_map(|(&pane, runs)| runs.iter().map(move |run| (pane, run.clone())));
+    each.collect()
 }
 
 fn first_from(start: i64) -> PaneKey {

@@ -23,7 +23,10 @@ use codec::{Fault, Reader, Writer};
 const MAGIC: &[u8; 8] = b"UNISOENG";
 
 /// The version that this program writes, and the only one that it reads.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
+
+/// Called with a lane that is being restored, now and then.
+pub type Grown<'a> = dyn FnMut(&mut LaneEngine) -> io::Result<()> + 'a;
 
 /// Which kind of part.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,14 +124,14 @@ impl FeedSnapshot {
     /// Writes a lane's part.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Those of `out`; or groups on disk cannot be read.
     pub fn write_lane(&self, lane: usize, out: &mut dyn Write) -> io::Result<()> {
         let mut out = Writer::new(out);
         head(Kind::Lane, &mut out);
         out.length(lane);
         out.length(self.pipelines.len());
         for of in &self.pipelines {
-            lane::write(of, lane, &mut out);
+            lane::write(of, lane, &mut out)?;
         }
         out.finish()
     }
@@ -203,8 +206,22 @@ impl FeedEngine {
         lane: LaneId,
         part: &mut dyn Read,
     ) -> Result<LaneEngine, RestoreError> {
+        self.restore_lane_in_pieces(lane, part, &mut |_| Ok(()))
+    }
+
+    /// The same; `grown` is called with the lane after each of its next thousands of groups, and may put
+    /// some of them on disk.
+    ///
+    /// # Errors
+    /// As [`FeedEngine::restore`], and those of `grown`.
+    pub fn restore_lane_in_pieces(
+        &self,
+        lane: LaneId,
+        part: &mut dyn Read,
+        grown: &mut Grown<'_>,
+    ) -> Result<LaneEngine, RestoreError> {
         let mut engine = self.new_lane();
-        self.restore_pipelines(0..self.pipelines.len(), lane, &mut engine, part)?;
+        self.restore_pipelines(0..self.pipelines.len(), lane, &mut engine, part, grown)?;
         Ok(engine)
     }
 
@@ -215,9 +232,10 @@ impl FeedEngine {
         lane: LaneId,
         engine: &mut LaneEngine,
         part: &mut dyn Read,
+        grown: &mut Grown<'_>,
     ) -> Result<(), RestoreError> {
         let mut input = Reader::new(part);
-        let read = self.read_lane(pipelines, lane, engine, &mut input);
+        let read = self.read_lane(pipelines, lane, engine, &mut input, grown);
         ended(&mut input, read)
     }
 
@@ -227,6 +245,7 @@ impl FeedEngine {
         lane: LaneId,
         engine: &mut LaneEngine,
         input: &mut Reader<'_>,
+        grown: &mut Grown<'_>,
     ) -> Result<(), RestoreError> {
         check_head(input, Kind::Lane)?;
         if input.length()? != u64::from(lane.0) {
@@ -236,7 +255,7 @@ impl FeedEngine {
             return Err(Fault::Damaged("it has another number of pipelines than its feed").into());
         }
         for at in pipelines {
-            lane::read(&self.pipelines[at], at, engine, input)?;
+            lane::read(&self.pipelines[at], at, engine, input, grown)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! One pipeline over all lanes of its feed: what closes, and numbering rows and dead letters.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::close::{Closed, Closing, EmptyWindows};
@@ -211,7 +212,7 @@ impl Pipeline {
         (order, hops): (&mut Order, &mut [LaneHops]),
         label: impl Fn(usize) -> String,
         emit: &mut dyn FnMut(StreamId, RowRef<'_>),
-    ) {
+    ) -> io::Result<()> {
         if closings
             .windows
             .iter()
@@ -250,7 +251,7 @@ impl Pipeline {
             };
             match closing {
                 Closing::WithData { .. } => {
-                    each_group(&program.spec, end, &closings.lanes, order, hops, row);
+                    each_group(&program.spec, end, &closings.lanes, order, hops, row)?;
                 }
                 Closing::Empty { .. } => {
                     let mut table = PaneTable::new(&program.spec.values);
@@ -260,6 +261,7 @@ impl Pipeline {
             }
         }
         self.write_letters(closings, label, emit);
+        Ok(())
     }
 
     /// Numbers the tick's dead letters; those beyond a lane's allowance are only counted.

@@ -2,6 +2,8 @@
 //!
 //! Tables are shared, not copied; the next write to one that a reader still holds copies that one.
 
+use std::io;
+
 use crate::close::Closed;
 use crate::dead_letter::Allowance;
 use crate::feed::{FeedEngine, FeedLane};
@@ -86,10 +88,17 @@ impl FeedSnapshot {
     /// Calls `emit` with the present values of a pipeline's open windows, by window end and group
     /// (those for which `having` holds), until it says that it has enough. The rows have `Seq(0)` and no digest, `"seq":null` in the
     /// JSON. None for an unknown incarnation.
-    pub fn open_windows(&self, incarnation: Incarnation, emit: &mut dyn FnMut(RowRef<'_>) -> bool) {
+    ///
+    /// # Errors
+    /// Groups on disk cannot be read.
+    pub fn open_windows(
+        &self,
+        incarnation: Incarnation,
+        emit: &mut dyn FnMut(RowRef<'_>) -> bool,
+    ) -> io::Result<()> {
         let is_it = |of: &&PipelineSnapshot| of.pipeline.incarnation == incarnation;
         let Some(of) = self.pipelines.iter().find(is_it) else {
-            return;
+            return Ok(());
         };
         let spec = of.pipeline.spec();
         let mut order = Order::default();
@@ -117,11 +126,12 @@ impl FeedSnapshot {
                 });
                 goes_on
             };
-            each_group(spec, end, &of.tables, &order, &mut hops, row);
+            each_group(spec, end, &of.tables, &order, &mut hops, row)?;
             if !goes_on {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 
     /// How a pipeline stood; `None` for an unknown incarnation.

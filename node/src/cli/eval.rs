@@ -295,12 +295,17 @@ impl<W: Write> Run<W> {
 impl<W: Write> Output<W> {
     fn write(&mut self, engine: &mut FeedEngine, settled: Settled) -> Result<(), Stop> {
         let mut result = Ok(());
-        engine.write(settled, &mut |stream, row| {
+        let written = engine.write(settled, &mut |stream, row| {
             if result.is_ok() {
                 result = self.write_one(stream.kind, row.json);
             }
         });
-        result
+        result?;
+        written.map_err(|error| {
+            Stop::Failed(CliError::failure(format!(
+                "state that was put on disk cannot be read back: {error}"
+            )))
+        })
     }
 
     fn write_one(&mut self, kind: StreamKind, json: &[u8]) -> Result<(), Stop> {

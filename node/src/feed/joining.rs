@@ -81,7 +81,9 @@ impl Runner {
     pub(super) fn join(&mut self, join: Join) -> Result<(), Halt> {
         self.write_rows()?;
         let other = self.wait_for(&join)?;
-        let joint = FeedEngine::join(&self.snapshot(), &other.snapshot, join.specs);
+        let joint = FeedEngine::join(&self.snapshot(), &other.snapshot, join.specs, &mut |_| {
+            Ok(())
+        });
         let (engine, engines) = joint.map_err(|error| {
             Halt::Fault(format!(
                 "feed {} cannot join this one: {error}",

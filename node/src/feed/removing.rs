@@ -43,7 +43,7 @@ impl Runner {
     pub(super) fn remove(&mut self, remove: Remove) -> Result<(), Halt> {
         self.write_rows()?;
         let incarnation = remove.incarnation;
-        let rest = FeedEngine::without(self.snapshot(), incarnation, remove.specs);
+        let rest = FeedEngine::without(self.snapshot(), incarnation, remove.specs, &mut |_| Ok(()));
         let (engine, engines) = rest.map_err(|error| {
             Halt::Fault(format!(
                 "pipeline {} cannot be removed: {error}",

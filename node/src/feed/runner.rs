@@ -186,8 +186,14 @@ impl Runner {
         };
         let mut batch = RowBatch::new(&self.results);
         let mut emit = |stream: StreamId, row: RowRef<'_>| batch.push(stream, &row);
-        self.engine.write(settled, &mut emit);
+        let written = self.engine.write(settled, &mut emit);
         batch.finish().map_err(|error| self.classify(&error))?;
+        // What was on disk is lost with this process alone: it comes back from the log after a restart.
+        written.map_err(|error| {
+            Halt::Fatal(format!(
+                "state that was put on disk cannot be read back: {error}"
+            ))
+        })?;
         self.update_status();
         (self.hooks.rows_ready)();
         Ok(())

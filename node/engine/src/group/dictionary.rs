@@ -261,6 +261,18 @@ impl Dictionary {
         self.index((known * 2).next_power_of_two().max(FEWEST_SLOTS));
     }
 
+    /// Gives the memory of groups back that no pane holds, where it is worth it.
+    pub(crate) fn give_back(&mut self) {
+        if self.unused > FEWEST_SWEPT {
+            self.sweep();
+        }
+    }
+
+    /// Number of groups that some pane holds.
+    pub(crate) fn used(&self) -> usize {
+        self.uses.len() - self.free.len() - self.unused
+    }
+
     /// A pane holds the group from now on.
     #[inline]
     pub(crate) fn hold(&mut self, group: u32) {

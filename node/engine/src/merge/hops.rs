@@ -47,6 +47,8 @@ pub(crate) struct LaneHops {
     latecomers: Vec<LentPane>,
     /// The end of the last window.
     end: Option<i64>,
+    /// What it took when the front was made.
+    made_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -119,6 +121,7 @@ impl LaneHops {
         for (at, (key, table)) in panes.into_iter().enumerate().rev() {
             self.front[at] = Some(self.front_pane(at, key.start, table));
         }
+        self.made_bytes = self.memory();
     }
 
     /// A pane with what follows it merged in; those that follow are there.
@@ -163,6 +166,11 @@ impl LaneHops {
                 found(table.columns(), place);
             }
         }
+    }
+
+    /// Bytes that it took when it took most of late.
+    pub(crate) fn about_memory(&self) -> usize {
+        self.made_bytes
     }
 
     /// Bytes that it takes.

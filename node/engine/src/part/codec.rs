@@ -28,6 +28,18 @@ pub(crate) enum Fault {
     Io(io::Error),
 }
 
+impl From<Fault> for io::Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Damaged(what) => Self::new(
+                io::ErrorKind::InvalidData,
+                format!("state on disk is damaged: {what}"),
+            ),
+            Fault::Io(error) => error,
+        }
+    }
+}
+
 const TRUNCATED: Fault = Fault::Damaged("it ends too early");
 
 /// Writes values one after another. The first error of what is written to is kept for the end.
@@ -125,6 +137,8 @@ impl<'a> Writer<'a> {
 pub(crate) struct Reader<'a> {
     input: &'a mut dyn Read,
     buffer: Vec<u8>,
+    /// How long the buffer is.
+    ahead: usize,
     at: usize,
     /// Of all that was read, but for the buffer from `summed` on.
     checksum: Xxh3,
@@ -134,9 +148,15 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(input: &'a mut dyn Read) -> Self {
+        Self::reading_ahead(input, BUFFER)
+    }
+
+    /// One that reads so many bytes at a time.
+    pub(crate) fn reading_ahead(input: &'a mut dyn Read, ahead: usize) -> Self {
         Self {
             input,
             buffer: Vec::new(),
+            ahead,
             at: 0,
             checksum: Xxh3::new(),
             summed: 0,
@@ -193,7 +213,7 @@ impl<'a> Reader<'a> {
     /// Reads on; `false` at the end.
     fn refill(&mut self) -> Result<bool, Fault> {
         self.sum_up();
-        self.buffer.resize(BUFFER, 0);
+        self.buffer.resize(self.ahead, 0);
         (self.at, self.summed) = (0, 0);
         let read = loop {
             match self.input.read(&mut self.buffer) {

@@ -1,21 +1,31 @@
 //! One pipeline's state in a lane's part.
 
+use std::io;
+
 use super::codec::{Fault, Reader, Writer};
-use super::{RestoreError, other_spec};
+use super::{Grown, RestoreError, other_spec};
 use crate::dead_letter::Allowance;
 use crate::group::dictionary::Keys;
 use crate::group::is_sound;
 use crate::lane::LaneEngine;
+use crate::merge::each_group_of_pane;
 use crate::pane::table::PaneTable;
 use crate::pipeline::Pipeline;
 use crate::snapshot::PipelineSnapshot;
 use crate::spec::PipelineSpec;
+use crate::spill::Run;
 use crate::stats::Counters;
 use crate::value::Column;
 use crate::watermark::EventTimes;
 use crate::window::PaneKey;
 
-pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) {
+/// After so many groups of a pane the lane is looked at.
+const GROUPS_AT_ONCE: u64 = 4096;
+/// What stands before each group, and behind the last one.
+const GROUP: u8 = 1;
+const NO_GROUP: u8 = 0;
+
+pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) -> io::Result<()> {
     let (state, tables) = (&of.lanes[lane], &of.tables[lane]);
     out.unsigned(of.pipeline.incarnation.0);
     write_shape(of.pipeline.spec(), out);
@@ -26,8 +36,11 @@ pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) {
     for (pane, table) in &tables.panes {
         out.signed(pane.start);
         out.signed(pane.first_end);
-        write_table(table, &tables.keys, out);
+        let runs = tables.runs.iter().filter(|(of, _)| of == pane);
+        let runs: Vec<&Run> = runs.map(|(_, run)| run).collect();
+        write_table(table, &tables.keys, &runs, out)?;
     }
+    Ok(())
 }
 
 /// What the bytes of a group's states depend on.
@@ -41,15 +54,28 @@ fn write_shape(spec: &PipelineSpec, out: &mut Writer<'_>) {
     out.slice(&shape(spec).collect::<Vec<_>>());
 }
 
-fn write_table(table: &PaneTable, keys: &Keys, out: &mut Writer<'_>) {
-    let mut groups: Vec<(u32, usize)> = table.groups().collect();
-    groups.sort_unstable_by(|left, right| keys.key(left.0).cmp(keys.key(right.0)));
-    out.length(groups.len());
-    for (group, place) in groups {
-        out.slice(keys.key(group));
-        for column in table.columns() {
-            column.encode(place, out);
-        }
+/// A group may be in memory and on disk: how many there are is known when all are written.
+fn write_table(
+    table: &PaneTable,
+    keys: &Keys,
+    runs: &[&Run],
+    out: &mut Writer<'_>,
+) -> io::Result<()> {
+    each_group_of_pane(table, keys, runs, &mut |key, columns, place| {
+        out.byte(GROUP);
+        out.slice(key);
+        columns.iter().for_each(|column| column.encode(place, out));
+        true
+    })?;
+    out.byte(NO_GROUP);
+    Ok(())
+}
+
+fn is_group(input: &mut Reader<'_>) -> Result<bool, Fault> {
+    match input.byte()? {
+        NO_GROUP => Ok(false),
+        GROUP => Ok(true),
+        _ => Err(Fault::Damaged("a group has an unknown mark")),
     }
 }
 
@@ -58,6 +84,7 @@ pub(super) fn read(
     at: usize,
     engine: &mut LaneEngine,
     input: &mut Reader<'_>,
+    grown: &mut Grown<'_>,
 ) -> Result<(), RestoreError> {
     let spec = pipeline.spec();
     if input.unsigned()? != pipeline.incarnation.0 {
@@ -82,7 +109,12 @@ pub(super) fn read(
         if !pane.is_sound(&spec.window) {
             return Err(Fault::Damaged("a pane lies outside of its windows").into());
         }
-        for _ in 0..input.length()? {
+        let mut groups: u64 = 0;
+        while is_group(input)? {
+            groups = groups.saturating_add(1);
+            if groups.is_multiple_of(GROUPS_AT_ONCE) {
+                grown(engine)?;
+            }
             key.clear();
             key.extend_from_slice(input.slice()?);
             if !is_sound(&key, spec.group_by.len()) {

@@ -1,14 +1,51 @@
 //! A whole engine on one thread: a feed and its lanes.
 
+use std::io::Write;
 use std::ops::Range;
+use std::sync::Arc;
 
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::{Cells, Record, RecordState};
 use unisono_engine::row::{Incarnation, Row, RowRef, StreamId};
 use unisono_engine::spec::{Column, LaneId, PipelineSpec, Timestamp};
+use unisono_engine::spill::{Room, SpillFile, Spilled, SpilledBytes, spill};
 use unisono_engine::{FeedEngine, JoinError, LaneEngine, PipelineStats, RestoreError, TickEnd};
 
 use crate::timeline::COLUMNS;
+
+/// All state goes to disk.
+pub const NO_ROOM: Room = Room {
+    limit: 0,
+    keep: 0,
+    least: 0,
+};
+
+/// A file in memory.
+#[derive(Debug, Default)]
+struct Disk(Vec<u8>);
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SpillFile for Disk {
+    fn finish(self: Box<Self>) -> std::io::Result<Arc<dyn SpilledBytes>> {
+        Ok(Arc::new(*self))
+    }
+}
+
+impl SpilledBytes for Disk {
+    fn read_at(&self, at: u64, into: &mut [u8]) -> std::io::Result<usize> {
+        let mut rest = self.0.get(at as usize..).unwrap_or_default();
+        std::io::Read::read(&mut rest, into)
+    }
+}
 
 /// A record that waits to be taken in.
 struct Waiting {
@@ -116,16 +153,18 @@ impl Engine {
     fn write(&mut self, settled: unisono_engine::Settled) -> Vec<StreamOutput> {
         let is_empty = settled.is_empty();
         let mut outputs: Vec<StreamOutput> = Vec::new();
-        self.feed.write(
-            settled,
-            &mut |stream: StreamId, row: RowRef<'_>| match outputs.last_mut() {
-                Some(last) if last.stream == stream => last.rows.push(row.to_row()),
-                _ => outputs.push(StreamOutput {
-                    stream,
-                    rows: vec![row.to_row()],
-                }),
-            },
-        );
+        self.feed
+            .write(
+                settled,
+                &mut |stream: StreamId, row: RowRef<'_>| match outputs.last_mut() {
+                    Some(last) if last.stream == stream => last.rows.push(row.to_row()),
+                    _ => outputs.push(StreamOutput {
+                        stream,
+                        rows: vec![row.to_row()],
+                    }),
+                },
+            )
+            .unwrap();
         assert!(!is_empty || outputs.is_empty());
         outputs
     }
@@ -134,10 +173,12 @@ impl Engine {
         let mut rows = Vec::new();
         let mut lanes: Vec<_> = self.lanes.iter_mut().collect();
         let snapshot = self.feed.snapshot(&mut lanes);
-        snapshot.open_windows(incarnation, &mut |row| {
-            rows.push(row.to_row());
-            true
-        });
+        snapshot
+            .open_windows(incarnation, &mut |row| {
+                rows.push(row.to_row());
+                true
+            })
+            .unwrap();
         rows
     }
 
@@ -159,7 +200,7 @@ impl Engine {
     ) -> Result<Self, JoinError> {
         let mut lanes: Vec<_> = self.lanes.iter_mut().collect();
         let state = self.feed.snapshot(&mut lanes);
-        let (feed, lanes) = FeedEngine::without(state, incarnation, specs)?;
+        let (feed, lanes) = FeedEngine::without(state, incarnation, specs, &mut |_| Ok(()))?;
         Ok(Self {
             feed,
             lanes,
@@ -177,13 +218,21 @@ impl Engine {
             of.feed.snapshot(&mut lanes)
         };
         let (stays, comes) = (snapshot(&mut self), snapshot(&mut comes));
-        let (feed, lanes) = FeedEngine::join(&stays, &comes, specs)?;
+        let (feed, lanes) = FeedEngine::join(&stays, &comes, specs, &mut |_| Ok(()))?;
         let agreed = self.agreed;
         Ok(Self {
             feed,
             lanes,
             agreed,
         })
+    }
+
+    /// Puts state on disk, as far as there is no room for it.
+    pub fn spill(&mut self, room: Room) -> Option<Spilled> {
+        let mut lanes: Vec<_> = self.lanes.iter_mut().collect();
+        let mut create =
+            || -> std::io::Result<Box<dyn SpillFile>> { Ok(Box::new(Disk::default())) };
+        spill(&mut lanes, self.feed.kept_bytes(), room, &mut create).unwrap()
     }
 
     pub fn checkpoint(&mut self) -> Parts {
@@ -204,7 +253,13 @@ impl Engine {
         let mut feed = FeedEngine::restore(&mut &parts[0][..], specs)?;
         let lanes: Result<Vec<_>, _> = (0..)
             .zip(&parts[1..])
-            .map(|(lane, part)| feed.restore_lane(LaneId(lane), &mut &part[..]))
+            .map(|(lane, part)| {
+                let mut create =
+                    || -> std::io::Result<Box<dyn SpillFile>> { Ok(Box::new(Disk::default())) };
+                feed.restore_lane_in_pieces(LaneId(lane), &mut &part[..], &mut |lane| {
+                    spill(&mut [lane], 0, NO_ROOM, &mut create).map(|_| ())
+                })
+            })
             .collect();
         let mut lanes = lanes?;
         feed.resume(&lanes.iter_mut().collect::<Vec<_>>());

@@ -16,5 +16,6 @@ mod joining;
 mod lateness;
 mod properties;
 mod rows;
+mod spilling;
 mod timeline;
 mod values;
