@@ -173,6 +173,7 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
         time: TimeSource::Field {
             column: Column(0),
             format: TimeFormat::Millis,
+            zone: None,
         },
         filter: Some(Expr::Compare {
             left: Box::new(Expr::Column(Column(1))),

@@ -93,7 +93,11 @@ impl<T, R> Memo<T, R> {
 pub(crate) fn time_of(source: &TimeSource, record: &Record<'_>) -> Option<Timestamp> {
     match source {
         TimeSource::AppendTime => record.append_time.and_then(timestamp::usable),
-        TimeSource::Field { column, format } => timestamp::parse(record.cell(*column), *format),
+        TimeSource::Field {
+            column,
+            format,
+            zone,
+        } => timestamp::parse(record.cell(*column), format, zone.as_deref()),
     }
 }
 

@@ -1,6 +1,10 @@
 //! What a pipeline means, checked. Built by the program's config from a definition in TOML; the
 //! engine trusts it.
 
+use std::sync::Arc;
+
+use crate::timestamp::TimePattern;
+
 mod expr;
 
 pub use expr::{Call, CompareOp, Expr, Gives, Kind, Signature};
@@ -118,17 +122,23 @@ pub enum TimeSource {
         column: Column,
         /// How it is written there.
         format: TimeFormat,
+        /// Whose clocks a text without a zone means; `None`: those of UTC.
+        zone: Option<Arc<Zone>>,
     },
 }
 
 /// How a time field is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimeFormat {
     /// RFC 3339 text, or a number whose size tells seconds, milliseconds, microseconds or
-    /// nanoseconds.
+    /// nanoseconds, or RFC 2822 text.
     Auto,
-    /// RFC 3339 text.
+    /// RFC 3339 text, or one of its common variations.
     Rfc3339,
+    /// RFC 2822 text, as in mails.
+    Rfc2822,
+    /// Text of that pattern.
+    Pattern(TimePattern),
     /// A number of seconds since 1970.
     Seconds,
     /// A number of milliseconds since 1970.

@@ -3,20 +3,20 @@
 use std::path::Path;
 
 use toml::Value;
-use unisono_engine::spec::{
-    CloseSpec, Expr, GroupColumn, PipelineSpec, TimeFormat, TimeSource, ValueSpec,
-};
+use unisono_engine::spec::{CloseSpec, Expr, GroupColumn, PipelineSpec, ValueSpec};
 
 use super::name::check_name;
 use super::problem::ConfigErrors;
 use super::section::{Section, parse_toml};
 use crate::definition::{
-    BUILTIN_SINK, FieldPath, Names, PipelineDefinition, parse_condition, parse_group, parse_having,
+    BUILTIN_SINK, Names, PipelineDefinition, parse_condition, parse_group, parse_having,
     parse_value,
 };
 
+mod time;
 mod window;
 
+use time::read_time;
 use window::read_window;
 
 /// The watermark keeps that many event times for each lane at most.
@@ -141,75 +141,6 @@ fn read_sources(section: &mut Section<'_>) -> Option<Vec<String>> {
         }
     }
     Some(sources)
-}
-
-fn read_time(
-    section: &mut Section<'_>,
-    fields: &mut crate::definition::FieldSet,
-) -> Option<TimeSource> {
-    section.require(
-        "time",
-        "time = { field = \"created_at\" } or { from = \"append_time\" }",
-    );
-    let table = section.table("time")?;
-    let mut time = section.section("time", table);
-    time.not_supported(&["time_zone"]);
-    let has_format = time.has("format");
-    let format = read_format(&mut time);
-    let from = time.string("from");
-    let field = time.parsed("field", |text| {
-        FieldPath::parse(text).map_err(|e| e.to_string())
-    });
-    let source = match (from.as_deref(), field) {
-        (None, Some(path)) => Some(TimeSource::Field {
-            column: fields.insert(path),
-            format: format?,
-        }),
-        (Some("append_time"), None) => {
-            if has_format {
-                time.problem(
-                    "format",
-                    "goes with field; remove it, append time has one format",
-                );
-            }
-            Some(TimeSource::AppendTime)
-        }
-        (Some(other), None) => {
-            time.problem(
-                "from",
-                format!("\"{other}\" is not known; write \"append_time\""),
-            );
-            None
-        }
-        (Some(_), Some(_)) => {
-            time.problem("", "has both field and from; keep one");
-            None
-        }
-        (None, None) => {
-            time.problem("", "names no usable field; write field = \"created_at\"");
-            None
-        }
-    };
-    time.finish();
-    source
-}
-
-fn read_format(time: &mut Section<'_>) -> Option<TimeFormat> {
-    if !time.has("format") {
-        time.string("format");
-        return Some(TimeFormat::Auto);
-    }
-    time.parsed("format", |text| match text {
-        "auto" => Ok(TimeFormat::Auto),
-        "rfc3339" => Ok(TimeFormat::Rfc3339),
-        "s" => Ok(TimeFormat::Seconds),
-        "ms" => Ok(TimeFormat::Millis),
-        "us" => Ok(TimeFormat::Micros),
-        "ns" => Ok(TimeFormat::Nanos),
-        other => Err(format!(
-            "\"{other}\" is not known; write rfc3339, s, ms, us, ns or auto"
-        )),
-    })
 }
 
 fn read_group_by(section: &mut Section<'_>, names: &mut Names) -> Vec<GroupColumn> {

@@ -5,12 +5,14 @@
 //! handed a newer one's text.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use unisono_engine::spec::{
     CloseSpec, Column, GroupColumn, PipelineSpec, TimeFormat, TimeSource, WindowSpec,
 };
+use unisono_engine::timestamp::TimePattern;
 
 mod values;
 mod window;
@@ -78,7 +80,13 @@ struct Pipeline {
 #[serde(rename_all = "snake_case")]
 enum Time {
     AppendTime,
-    Field { column: usize, format: String },
+    Field {
+        column: usize,
+        /// A code, or a pattern, which has a `%`.
+        format: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        zone: Option<window::ZoneData>,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -93,14 +101,68 @@ struct Close {
     at_most_ms: Option<i64>,
 }
 
-const FORMATS: [(&str, TimeFormat); 6] = [
+const FORMATS: [(&str, TimeFormat); 7] = [
     ("auto", TimeFormat::Auto),
     ("rfc3339", TimeFormat::Rfc3339),
+    ("rfc2822", TimeFormat::Rfc2822),
     ("s", TimeFormat::Seconds),
     ("ms", TimeFormat::Millis),
     ("us", TimeFormat::Micros),
     ("ns", TimeFormat::Nanos),
 ];
+
+impl Time {
+    fn of(time: &TimeSource) -> Self {
+        match time {
+            TimeSource::AppendTime => Self::AppendTime,
+            TimeSource::Field {
+                column,
+                format,
+                zone,
+            } => Self::Field {
+                column: column.0,
+                format: match format {
+                    TimeFormat::Pattern(pattern) => pattern.as_str().to_owned(),
+                    _ => code_of(&FORMATS, format),
+                },
+                zone: zone.as_deref().map(window::ZoneData::of),
+            },
+        }
+    }
+
+    /// `columns` is how many fields there are.
+    fn read(&self, columns: usize) -> Result<TimeSource, String> {
+        Ok(match self {
+            Self::AppendTime => TimeSource::AppendTime,
+            Self::Field {
+                column,
+                format,
+                zone,
+            } => TimeSource::Field {
+                column: read_column(*column, columns)?,
+                format: match format.contains('%') {
+                    true => TimePattern::new(format)
+                        .map(TimeFormat::Pattern)
+                        .map_err(|error| error.to_string())?,
+                    false => value_of(&FORMATS, format)?,
+                },
+                zone: match zone {
+                    Some(zone) => Some(Arc::new(zone.read()?)),
+                    None => None,
+                },
+            },
+        })
+    }
+}
+
+/// Whether older programs know it.
+fn is_old_time(time: &TimeSource) -> bool {
+    let TimeSource::Field { format, zone, .. } = time else {
+        return true;
+    };
+    let is_new = matches!(format, TimeFormat::Rfc2822 | TimeFormat::Pattern(_));
+    !is_new && zone.is_none()
+}
 
 fn code_of<T: PartialEq>(codes: &[(&str, T)], value: &T) -> String {
     codes
@@ -110,10 +172,10 @@ fn code_of<T: PartialEq>(codes: &[(&str, T)], value: &T) -> String {
         .to_owned()
 }
 
-fn value_of<T: Copy>(codes: &[(&str, T)], code: &str) -> Result<T, String> {
+fn value_of<T: Clone>(codes: &[(&str, T)], code: &str) -> Result<T, String> {
     let found = codes.iter().find(|(known, _)| *known == code);
     found
-        .map(|(_, value)| *value)
+        .map(|(_, value)| value.clone())
         .ok_or_else(|| format!("unknown code {code:?}"))
 }
 
@@ -139,13 +201,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
             .iter()
             .map(|path| path.keys().to_vec())
             .collect(),
-        time: match spec.time {
-            TimeSource::AppendTime => Time::AppendTime,
-            TimeSource::Field { column, format } => Time::Field {
-                column: column.0,
-                format: code_of(&FORMATS, &format),
-            },
-        },
+        time: Time::of(&spec.time),
         filter: spec.filter.as_ref().map(expr::write_condition),
         group_by: spec
             .group_by
@@ -179,6 +235,7 @@ fn version_of(definition: &PipelineDefinition) -> u32 {
     let is_index = |key: &Key| matches!(key, Key::Index(_));
     let mut paths = fields.paths().iter();
     let is_first = matches!(spec.window, WindowSpec::Fixed(_))
+        && is_old_time(&spec.time)
         && spec.close.lanes == 0
         && spec.close.at_most_ms.is_none()
         && spec.values.iter().all(values::is_old)
@@ -199,8 +256,10 @@ pub fn as_written(text: &str) -> Cow<'_, str> {
     let Ok(mut value) = serde_json::from_str::<serde_json::Value>(text) else {
         return Cow::Borrowed(text);
     };
-    if let Some(zone) = value.pointer_mut("/window/zone") {
-        *zone = zone["name"].take();
+    for place in ["/window/zone", "/time/field/zone"] {
+        if let Some(zone) = value.pointer_mut(place) {
+            *zone = zone["name"].take();
+        }
     }
     Cow::Owned(value.to_string())
 }
@@ -247,13 +306,7 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
         return Err("a field stands twice".to_owned());
     }
     let count = fields.len();
-    let time = match &pipeline.time {
-        Time::AppendTime => TimeSource::AppendTime,
-        Time::Field { column, format } => TimeSource::Field {
-            column: read_column(*column, count)?,
-            format: value_of(&FORMATS, format)?,
-        },
-    };
+    let time = pipeline.time.read(count)?;
     let columns = (count, count + pipeline.derived.len());
     let read_expr = |value: &Value| expr::read(value, count);
     let group_by = pipeline.group_by.iter().map(|(name, column)| {

@@ -157,6 +157,7 @@ mod tests {
             time: TimeSource::Field {
                 column: Column(0),
                 format: TimeFormat::Millis,
+                zone: None,
             },
             reach: Timestamp(reach),
             records,

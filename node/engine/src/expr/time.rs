@@ -81,17 +81,12 @@ impl Unit {
     }
 }
 
-/// The time in a text or a number: as event times are read, and a date alone as its first moment.
+/// The time in a text or a number: as event times are read; 0 and -1 are times.
 #[must_use]
 pub fn parse_time(cell: Cell<'_>) -> Option<Timestamp> {
-    let found = timestamp::parse(cell, TimeFormat::Auto);
-    match (found, cell) {
-        (None, Cell::Text(date)) if date.len() == 10 => {
-            let mut text = *b"0000-00-00T00:00:00Z";
-            text[..10].copy_from_slice(date);
-            timestamp::parse_rfc3339(&text)
-        }
-        _ => found,
+    match cell {
+        Cell::Number(number) => timestamp::from_number(number, &TimeFormat::Auto),
+        _ => timestamp::parse(cell, &TimeFormat::Auto, None),
     }
 }
 

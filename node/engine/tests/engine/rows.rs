@@ -31,6 +31,7 @@ fn a_row_is_exactly_this_json() {
         time: TimeSource::Field {
             column: Column(0),
             format: TimeFormat::Auto,
+            zone: None,
         },
         group_by: vec![GroupColumn {
             name: "rcode_name".into(),

@@ -32,6 +32,7 @@ pub fn plain() -> PipelineSpec {
         time: TimeSource::Field {
             column: TIME,
             format: TimeFormat::Seconds,
+            zone: None,
         },
         filter: None,
         group_by: Vec::new(),

@@ -2,6 +2,8 @@
 
 use unisono_engine::spec::WindowSpec;
 
+use unisono_engine::spec::{TimeFormat, TimeSource};
+
 use super::*;
 
 const DNS: &str = r#"

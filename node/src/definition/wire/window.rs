@@ -33,7 +33,7 @@ pub(super) struct Calendar {
 /// A zone with its data: the proposer's, whichever database others have.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ZoneData {
+pub(super) struct ZoneData {
     name: String,
     first_s: i64,
     changes: Vec<(i64, i64)>,
@@ -89,7 +89,7 @@ impl Window {
 }
 
 impl ZoneData {
-    fn of(zone: &Zone) -> Self {
+    pub(super) fn of(zone: &Zone) -> Self {
         let day = |day: RuleDay| [day.month, day.week, day.weekday, day.second];
         Self {
             name: zone.name().to_owned(),
@@ -104,7 +104,7 @@ impl ZoneData {
         }
     }
 
-    fn read(&self) -> Result<Zone, String> {
+    pub(super) fn read(&self) -> Result<Zone, String> {
         let day = |[month, week, weekday, second]: [i64; 4]| RuleDay {
             month,
             week,
