@@ -1,23 +1,22 @@
 //! Definitions and records as nobody would write them: nothing panics, each record is somewhere, and rows are the same however
-//! the records are split into ticks.
+//! the records are split into ticks, state goes to disk, or an engine begins again from a checkpoint.
 //!
 //! `UNISONO_FUZZ=1000000 cargo test -p unisono-tests --test garbage` tries more than the rounds of each run; `UNISONO_FUZZ_SEED`
 //! begins elsewhere. A definition that failed is shown.
 
 #[path = "garbage/corpus.rs"]
 mod corpus;
+#[path = "garbage/feed.rs"]
+mod feed;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use unisono::decode::Decoder;
+use feed::Feed;
 use unisono::definition::PipelineDefinition;
-use unisono_engine::row::{Digest, Incarnation};
-use unisono_engine::{FeedEngine, LaneEngine, TickEnd};
+use unisono_engine::row::Digest;
 
 const ROUNDS: u64 = 1_500;
 const RECORDS: usize = 60;
-const LANES: usize = 2;
-const INCARNATION: Incarnation = Incarnation(7);
 
 /// xorshift64* (Vigna, 2016).
 struct Random(u64);
@@ -123,50 +122,32 @@ fn run(text: &str, records: &[Vec<u8>], split: &mut Random) -> Result<bool, Stri
         &String::from_utf8_lossy(&damaged),
         "builtin",
     ));
-    let (one, rows) = digest(&definition, records, || 1)?;
-    let (other, _) = digest(&definition, records, || 1 + split.below(20))?;
+    let (one, rows) = digest(&definition, records, None)?;
+    let (other, _) = digest(&definition, records, Some(split))?;
     if one != other {
         return Err(format!("rows depend on ticks: {one} and {other}"));
     }
     Ok(rows > 0)
 }
 
-/// What comes of the records, by turns in the lanes, so many in each tick.
+/// What comes of the records, by turns in the lanes: each a tick of its own, or disturbed as it happens.
 fn digest(
     definition: &PipelineDefinition,
     records: &[Vec<u8>],
-    mut in_a_tick: impl FnMut() -> usize,
+    mut disturbed: Option<&mut Random>,
 ) -> Result<(Digest, u64), String> {
-    let mut engine = FeedEngine::new();
-    engine.add_pipeline(INCARNATION, definition.spec.clone(), &mut []);
-    let mut lanes: Vec<LaneEngine> = (0..LANES)
-        .map(|lane| engine.add_lane(format!("lane {lane}")).1)
-        .collect();
-    let mut decoder = Decoder::new(&definition.fields);
-    let end = TickEnd {
-        agreed: None,
-        at_end: &[],
-    };
+    let mut feed = Feed::new(definition);
     let mut rest = records.iter().enumerate();
     while rest.len() > 0 {
-        lanes.iter_mut().for_each(|lane| lane.begin(None));
-        for (at, payload) in rest.by_ref().take(in_a_tick()) {
-            let offset = i64::try_from(at).unwrap_or(0);
-            let record = decoder.decode(offset, None, Some(payload));
-            lanes[at % LANES].absorb(&record);
+        let count = disturbed.as_mut().map_or(1, |random| 1 + random.below(20));
+        feed.tick(rest.by_ref().take(count))?;
+        match disturbed.as_mut().map(|random| random.below(4)) {
+            Some(0) => feed.restore(definition)?,
+            Some(1) => feed.spill()?,
+            _ => {}
         }
-        let mut all: Vec<_> = lanes.iter_mut().collect();
-        let settled = engine.settle(&mut all, end);
-        engine
-            .write(settled, &mut |_, _| ())
-            .map_err(|error| error.to_string())?;
     }
-    let mut all: Vec<_> = lanes.iter_mut().collect();
-    let settled = engine.finish(&mut all);
-    engine
-        .write(settled, &mut |_, _| ())
-        .map_err(|error| error.to_string())?;
-    let stats = engine.stats(INCARNATION).ok_or("no such pipeline")?;
+    let stats = feed.finish()?;
     let somewhere = stats.counted + stats.filtered + stats.dead_letters.total();
     if stats.records != somewhere || stats.records != records.len() as u64 {
         return Err(format!(
