@@ -26,3 +26,4 @@ pub use kind::FileKind;
 pub use node::NodeConfig;
 pub use problem::{ConfigErrors, ConfigProblem};
 pub use properties::Properties;
+pub use units::parse_bytes;

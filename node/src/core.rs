@@ -28,6 +28,7 @@ use crate::ids::key_of;
 use crate::ingest::{ReadAhead, Workers};
 use crate::refused::Refusals;
 use crate::results::ResultsLog;
+use crate::room::StateRoom;
 use crate::threads::{self, lock};
 use crate::transit::Transit;
 use crate::waits::Waits;
@@ -48,6 +49,8 @@ pub struct Core {
     pub workers: Arc<Workers>,
     /// How much all feeds together may read ahead.
     pub read_ahead: Arc<ReadAhead>,
+    /// How much memory their state may take.
+    pub state_room: Arc<StateRoom>,
     /// What it has counted.
     pub counters: Counters,
     /// The others, as this node sees them while it leads.
@@ -288,6 +291,7 @@ impl Core {
         let (fatal, receiver) = mpsc::channel(8);
         let core = Self {
             read_ahead: ReadAhead::new(config.cluster.read_ahead),
+            state_room: StateRoom::new(config.node.state_memory, &config.data_dir),
             definitions: agreement::definitions(&config),
             config,
             replica,

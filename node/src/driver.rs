@@ -398,8 +398,10 @@ impl Driver {
         let core = &self.core;
         let feed = plan.and_then(|plan| {
             let (workers, results) = (Arc::clone(&core.workers), core.results.clone());
+            let room = core.state_room.share();
             Feed::start(
                 plan,
+                room,
                 workers,
                 &core.read_ahead,
                 results,

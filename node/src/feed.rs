@@ -30,6 +30,7 @@ use crate::decode::Decoder;
 use crate::definition::{FieldSet, notes};
 use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Tell, Workers};
 use crate::results::ResultsLog;
+use crate::room::FeedRoom;
 use crate::source::LaneTrail;
 use crate::threads::{Role, Thread, lock, spawn};
 use ending::GoOn;
@@ -184,12 +185,13 @@ pub enum LookError {
 }
 
 impl Feed {
-    /// Starts the feed of `plan`, which stands at `index` of the agreed log; its records are taken in from each lane's cut on.
+    /// Starts the feed of `plan`, whose state has `room` unless the plan brings its own, and which stands at `index` of the agreed log; its records are taken in from each lane's cut on.
     ///
     /// # Errors
     /// What is wrong with its definition or its state on disk.
     pub fn start(
         plan: FeedPlan,
+        room: FeedRoom,
         workers: Arc<Workers>,
         read_ahead: &Arc<ReadAhead>,
         results: ResultsLog,
@@ -221,6 +223,7 @@ impl Feed {
             results,
             hooks,
             shared: Arc::clone(&shared),
+            room: plan.room.unwrap_or(room),
             settled: None,
             index,
         };

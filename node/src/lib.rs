@@ -30,6 +30,7 @@ mod proposer;
 pub mod publish;
 pub mod refused;
 pub mod results;
+pub mod room;
 pub mod serve;
 mod service;
 pub mod signal;

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use unisono_engine::record::RecordState;
 use unisono_engine::row::{Incarnation, StreamKind};
@@ -12,8 +14,10 @@ use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, Settled, TickEnd};
 use super::error::CliError;
 use super::rows::{Format, RowPrinter, Stop};
 use super::table::Align;
+use crate::config::parse_bytes;
 use crate::decode::Decoder;
 use crate::definition::{FieldSet, PipelineDefinition, notes};
+use crate::room::{FeedRoom, LEAST_BUDGET, StateRoom};
 use crate::source::Block;
 use input::Input;
 
@@ -39,6 +43,17 @@ pub struct EvalArgs {
     /// Writes the records that could not be used to this file: of each 10,000 offsets of an input at most 1,000.
     #[arg(long, value_name = "FILE")]
     pub dead_letters: Option<PathBuf>,
+    /// Memory that the state of open windows may take, as 256MiB; beyond, the coldest goes to files without a name in
+    /// the directory for temporary files (TMPDIR). Rows are the same.
+    #[arg(long, value_name = "SIZE", value_parser = budget)]
+    pub state_memory: Option<u64>,
+}
+
+fn budget(text: &str) -> Result<u64, String> {
+    match parse_bytes(text)? {
+        bytes if bytes < LEAST_BUDGET => Err("must be at least 1MiB".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 /// Computes the rows of `args.files` and writes them to the standard output, a summary to the
@@ -76,7 +91,8 @@ pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
             row_count: 0,
             dead_letters,
         };
-        let mut run = Run::new(&definition, inputs, output);
+        let room = StateRoom::new(args.state_memory, &std::env::temp_dir());
+        let mut run = Run::new(&definition, inputs, output, room);
         run.read_all().map(|()| run)
     });
     match done {
@@ -135,6 +151,8 @@ struct Run<W: Write> {
     engines: Vec<LaneEngine>,
     lanes: Vec<Lane>,
     output: Output<W>,
+    room: Arc<StateRoom>,
+    own_room: FeedRoom,
     undecodable: u64,
     first_undecodable: Option<Undecodable>,
     fields: FieldSet,
@@ -150,7 +168,12 @@ struct Output<W: Write> {
 }
 
 impl<W: Write> Run<W> {
-    fn new(definition: &PipelineDefinition, inputs: Vec<Input>, output: Output<W>) -> Self {
+    fn new(
+        definition: &PipelineDefinition,
+        inputs: Vec<Input>,
+        output: Output<W>,
+        room: Arc<StateRoom>,
+    ) -> Self {
         let mut engine = FeedEngine::new();
         engine.add_pipeline(INCARNATION, definition.spec.clone(), &mut []);
         let labels = inputs.iter().map(|input| input.label().to_owned());
@@ -165,6 +188,8 @@ impl<W: Write> Run<W> {
             engines,
             lanes: lanes.collect(),
             output,
+            own_room: room.share(),
+            room,
             undecodable: 0,
             first_undecodable: None,
             fields: definition.fields.clone(),
@@ -215,7 +240,10 @@ impl<W: Write> Run<W> {
         };
         let mut lanes: Vec<_> = self.engines.iter_mut().collect();
         let settled = self.engine.settle(&mut lanes, end);
-        self.output.write(&mut self.engine, settled)
+        self.output.write(&mut self.engine, settled)?;
+        self.own_room
+            .keep_within(Some(&mut self.engine), &mut lanes)
+            .map_err(|error| Stop::Failed(CliError::failure(error.to_string())))
     }
 
     /// Says in one line what came of it.
@@ -257,6 +285,10 @@ impl<W: Write> Run<W> {
         summary += &format!(", {} dead letters", stats.dead_letters.total());
         if self.output.dead_letters.is_some() && stats.dead_letters_suppressed > 0 {
             summary += &format!(" ({} of them not written)", stats.dead_letters_suppressed);
+        }
+        let spilled = self.room.counts().written.load(Ordering::Relaxed);
+        if spilled > 0 {
+            summary += &format!(", {} MiB of state were on disk", spilled.div_ceil(1 << 20));
         }
         summary += &format!(", digest {}", stats.row_digest);
         eprintln!("{summary}");

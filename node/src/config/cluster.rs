@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use super::section::Section;
 use super::units;
+use crate::room::LEAST_BUDGET;
 
 /// Far more than a healthy cluster's log takes.
 const MAX_LOG: u64 = 4 << 30;
@@ -21,6 +22,8 @@ pub struct NodeSettings {
     pub http: String,
     /// Threads that decode and fold records.
     pub workers: usize,
+    /// Bytes that the state of all feeds may take in memory; beyond, the coldest goes to disk. `None`: as many as there are.
+    pub state_memory: Option<u64>,
 }
 
 /// The cluster's members and how fast it moves.
@@ -110,11 +113,16 @@ pub fn read_node(root: &mut Section<'_>) -> Option<NodeSettings> {
     let workers = section
         .integer("workers", 1..=1024)
         .and_then(|workers| usize::try_from(workers).ok());
+    let state_memory = section.bytes("state_memory");
+    if state_memory.is_some_and(|bytes| bytes < LEAST_BUDGET) {
+        section.problem("state_memory", "must be at least 1MiB");
+    }
     section.finish();
     Some(NodeSettings {
         id: id?,
         http: http?,
         workers: workers.unwrap_or_else(cores),
+        state_memory,
     })
 }
 

@@ -193,6 +193,7 @@ impl Driver {
             return self.after_parking(id, base);
         }
         let mut replay = Replay::begin(&self.core.replica, header)?;
+        let room = &self.core.state_room;
         let plan_at = |machine: &Machine| FeedPlan::new(machine, id, &self.core.config);
         match (known, base) {
             (Some(index), Some(base)) if index < from => {
@@ -200,7 +201,7 @@ impl Driver {
                 if !replay.machine().has_pipelines(id) {
                     return Err(io::Error::other("the log does not know the feed there"));
                 }
-                let plan = super::install::restore(plan_at(replay.machine()), id, base)?;
+                let plan = super::install::restore(plan_at(replay.machine()), id, base, room)?;
                 Ok(Begun {
                     plan,
                     index,
@@ -229,7 +230,7 @@ impl Driver {
         let mut replay = Replay::begin(&self.core.replica, Some(base.header()))?;
         replay.read_up_to(index, |_, _, _| {})?;
         let plan = FeedPlan::new(replay.machine(), id, &self.core.config);
-        let plan = super::install::restore(plan, id, base)?;
+        let plan = super::install::restore(plan, id, base, &self.core.state_room)?;
         Ok(Begun {
             plan,
             index,

@@ -105,7 +105,7 @@ impl Patient {
             return Err(refused("the log does not know the feed there"));
         }
         let plan = FeedPlan::new(replay.machine(), feed, &self.core.config);
-        let plan = super::install::restore(plan, feed, &stored)?;
+        let plan = super::install::restore(plan, feed, &stored, &self.core.state_room)?;
         Ok(Healed {
             feed,
             index,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use unisono_replication::command::FeedId;
@@ -10,6 +11,7 @@ use unisono_replication::rt;
 use super::{Driver, end};
 use crate::checkpoint::{CheckpointReader, PartId, StoredCheckpoint, take};
 use crate::feed::{FeedPlan, SetupError};
+use crate::room::StateRoom;
 use crate::threads::lock;
 
 impl Driver {
@@ -89,7 +91,7 @@ impl Driver {
             for &id in due.iter().filter(|&&id| agreed.machine.has_pipelines(id)) {
                 plans.insert(id, FeedPlan::new(&agreed.machine, id, &self.core.config));
             }
-            for (id, plan) in restore_all(plans, checkpoint)? {
+            for (id, plan) in restore_all(plans, checkpoint, &self.core.state_room)? {
                 self.start_feed(&mut agreed, id, plan, here);
             }
             self.core.notify();
@@ -105,8 +107,13 @@ impl Driver {
 type Plan = Result<FeedPlan, SetupError>;
 
 /// Gives a plan the state that a checkpoint has of its feed.
-pub(super) fn restore(plan: Plan, feed: FeedId, checkpoint: &StoredCheckpoint) -> io::Result<Plan> {
-    let mut restored = restore_all(BTreeMap::from([(feed, plan)]), checkpoint)?;
+pub(super) fn restore(
+    plan: Plan,
+    feed: FeedId,
+    checkpoint: &StoredCheckpoint,
+    room: &Arc<StateRoom>,
+) -> io::Result<Plan> {
+    let mut restored = restore_all(BTreeMap::from([(feed, plan)]), checkpoint, room)?;
     let plan = restored.pop_first().map(|(_, plan)| plan);
     plan.ok_or_else(|| io::Error::other("a plan is gone"))
 }
@@ -115,7 +122,11 @@ pub(super) fn restore(plan: Plan, feed: FeedId, checkpoint: &StoredCheckpoint) -
 fn restore_all(
     mut plans: BTreeMap<FeedId, Plan>,
     checkpoint: &StoredCheckpoint,
+    room: &Arc<StateRoom>,
 ) -> io::Result<BTreeMap<FeedId, Plan>> {
+    for plan in plans.values_mut().flatten() {
+        plan.room = Some(room.share());
+    }
     let mut reader = checkpoint.reader()?;
     while let Some((id, mut part)) = reader.next_part()? {
         if let Some(plan) = id.feed().and_then(|feed| plans.get_mut(&feed)) {

@@ -68,7 +68,7 @@ impl Rewound {
             return Ok(Healed {
                 feed,
                 index,
-                plan: super::install::restore(plan, feed, base)?,
+                plan: super::install::restore(plan, feed, base, &self.core.state_room)?,
                 replay,
                 again: true,
             });

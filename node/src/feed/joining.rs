@@ -81,8 +81,10 @@ impl Runner {
     pub(super) fn join(&mut self, join: Join) -> Result<(), Halt> {
         self.write_rows()?;
         let other = self.wait_for(&join)?;
-        let joint = FeedEngine::join(&self.snapshot(), &other.snapshot, join.specs, &mut |_| {
-            Ok(())
+        // The state of before is still there.
+        let mut room = self.room.another();
+        let joint = FeedEngine::join(&self.snapshot(), &other.snapshot, join.specs, &mut |lane| {
+            room.keep_within(None, &mut [lane])
         });
         let (engine, engines) = joint.map_err(|error| {
             Halt::Fault(format!(

@@ -43,7 +43,11 @@ impl Runner {
     pub(super) fn remove(&mut self, remove: Remove) -> Result<(), Halt> {
         self.write_rows()?;
         let incarnation = remove.incarnation;
-        let rest = FeedEngine::without(self.snapshot(), incarnation, remove.specs, &mut |_| Ok(()));
+        // The state of before is still there.
+        let mut room = self.room.another();
+        let rest = FeedEngine::without(self.snapshot(), incarnation, remove.specs, &mut |lane| {
+            room.keep_within(None, &mut [lane])
+        });
         let (engine, engines) = rest.map_err(|error| {
             Halt::Fault(format!(
                 "pipeline {} cannot be removed: {error}",

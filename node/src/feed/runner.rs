@@ -19,6 +19,7 @@ use super::rows::RowBatch;
 use super::{Diverged, FeedCheckpoint, Handed, Hooks, Message, Shared, StreamHead};
 use crate::ingest::{FoldLane, LaneStep};
 use crate::results::{ResultsError, ResultsLog};
+use crate::room::FeedRoom;
 use crate::threads::{Role, lock, test_panic};
 
 pub(super) struct Runner {
@@ -29,6 +30,7 @@ pub(super) struct Runner {
     pub(super) results: ResultsLog,
     pub(super) hooks: Hooks,
     pub(super) shared: Arc<Shared>,
+    pub(super) room: FeedRoom,
     /// What the last tick closed, while its rows are not written.
     pub(super) settled: Option<Settled>,
     /// Up to which entry of the agreed log all is taken in.
@@ -162,12 +164,16 @@ impl Runner {
             agreed: Some(Timestamp(tick.agreed_ms)),
             at_end: &at_end,
         };
-        let (settled, observed) = with_lanes(&self.lanes, |lanes| {
+        let (settled, observed, kept) = with_lanes(&self.lanes, |lanes| {
             let settled = self.engine.settle(lanes, end);
             let pipelines = self.engine.incarnations().into_iter();
             let observed = pipelines.map(|id| (id, self.engine.observed(id, lanes)));
-            (settled, observed.collect::<Vec<_>>())
+            let observed = observed.collect::<Vec<_>>();
+            let kept = self.room.keep_within(Some(&mut self.engine), lanes);
+            (settled, observed, kept)
         });
+        // All of it comes back from the log after a restart.
+        kept.map_err(|error| Halt::Fatal(error.to_string()))?;
         lock(&self.shared.status).observed.extend(observed);
         if !settled.is_empty() {
             self.settled = Some(settled);

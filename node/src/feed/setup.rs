@@ -11,6 +11,7 @@ use unisono_replication::machine::Machine;
 use super::lane_label;
 use crate::config::{NodeConfig, SourceConfig};
 use crate::definition::{FieldSet, PipelineDefinition, remap};
+use crate::room::FeedRoom;
 use crate::source::LaneTrail;
 
 /// All that a feed needs to start.
@@ -29,6 +30,8 @@ pub struct FeedPlan {
     pub engine: FeedEngine,
     /// As many as there are lanes, once the plan is whole.
     pub engines: Vec<LaneEngine>,
+    /// What they hold of the node's memory for state, if they come from a checkpoint.
+    pub room: Option<FeedRoom>,
     pub(super) specs: Vec<(Incarnation, PipelineSpec)>,
 }
 
@@ -109,6 +112,7 @@ impl FeedPlan {
             lanes: feed.lanes.iter().map(PlannedLane::new).collect(),
             engine: FeedEngine::new(),
             engines: Vec::new(),
+            room: None,
             specs,
         })
     }
@@ -146,7 +150,15 @@ impl FeedPlan {
         if lane as usize != self.engines.len() {
             return Err(self.damaged(&"its lanes are not in their order"));
         }
-        let engine = self.engine.restore_lane(LaneId(lane), part);
+        let (engines, room) = (&mut self.engines, &mut self.room);
+        let mut grown = |lane: &mut LaneEngine| {
+            let Some(room) = room else { return Ok(()) };
+            let mut lanes: Vec<_> = engines.iter_mut().chain(std::iter::once(lane)).collect();
+            room.keep_within(None, &mut lanes)
+        };
+        let engine = self
+            .engine
+            .restore_lane_in_pieces(LaneId(lane), part, &mut grown);
         let engine = engine.map_err(|error| self.damaged(&error))?;
         self.engines.push(engine);
         Ok(())

@@ -1,6 +1,7 @@
 //! Metrics for Prometheus.
 
 mod lanes;
+mod state;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +42,7 @@ pub(super) fn all(core: &Core) -> Vec<Metric> {
     metrics.extend(confirming(&core.counters));
     metrics.extend(counted(core));
     metrics.extend(ages(core));
+    metrics.extend(state::of(&core.state_room));
     takeovers(core, &mut metrics);
     peers_port(core, &mut metrics);
     log(core, &mut metrics);

@@ -32,14 +32,15 @@ impl LaneEngine {
         panes.chain(groups).sum()
     }
 
-    /// About the same, for each tick: measured again only after the lane took in an eighth of its
-    /// groups, or lost half of them.
+    /// About the same, for each tick: measured again only after the lane took in as many records as an
+    /// eighth of its groups, or lost half of those.
     pub fn about_bytes(&mut self) -> usize {
         let (counted, groups) = (self.counted(), self.groups());
         let panes: usize = self.pipelines.iter().map(|of| of.state.panes.len()).sum();
         let enough = (groups / 8).max(panes as u64 * 4).max(FEWEST_RECORDS);
         let came = counted.saturating_sub(self.measured.counted);
-        if came >= enough || groups < self.measured.groups / 2 {
+        let grown = groups.saturating_sub(self.measured.groups);
+        if came.max(grown) >= enough || groups < self.measured.groups / 2 {
             self.measure();
         }
         self.measured.bytes

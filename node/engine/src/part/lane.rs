@@ -101,6 +101,7 @@ pub(super) fn read(
     state.counters = Counters::decode(input)?;
     state.allowance = Allowance::decode(input)?;
     let mut key = Vec::new();
+    let mut groups: u64 = 0;
     for _ in 0..input.length()? {
         let pane = PaneKey {
             start: input.signed()?,
@@ -109,7 +110,6 @@ pub(super) fn read(
         if !pane.is_sound(&spec.window) {
             return Err(Fault::Damaged("a pane lies outside of its windows").into());
         }
-        let mut groups: u64 = 0;
         while is_group(input)? {
             groups = groups.saturating_add(1);
             if groups.is_multiple_of(GROUPS_AT_ONCE) {

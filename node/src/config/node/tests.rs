@@ -136,6 +136,11 @@ fn what_is_fixed_is_refused_with_the_reason() {
         "source[0].kafka.properties.\"isolation.level\": is fixed (read_committed",
     );
     refused(
+        "[node]",
+        "[node]\nstate_memory = \"4KiB\"",
+        "state_memory: must be at least 1MiB",
+    );
+    refused(
         "topic = \"orders_stats\"",
         "topic = \"orders_stats\", properties = { \"enable.idempotence\" = false }",
         "sink[0].kafka.properties.\"enable.idempotence\": is fixed (true",
