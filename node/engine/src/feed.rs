@@ -110,7 +110,13 @@ impl FeedEngine {
         }
         // A feed of four billion lanes does not fit into memory.
         let id = LaneId(u32::try_from(lane).unwrap_or(u32::MAX));
-        (id, self.new_lane())
+        let mut engine = self.new_lane();
+        for (at, pipeline) in self.pipelines.iter().enumerate() {
+            if let Some(through) = pipeline.closed.through {
+                engine.close_through(at, through);
+            }
+        }
+        (id, engine)
     }
 
     /// Nothing more comes of a lane, between two ticks: it holds no window open from the next tick on. What it has taken
@@ -249,7 +255,8 @@ impl FeedEngine {
     pub fn about_kept_bytes(&self) -> usize {
         let hops = self.hops.iter().flatten().map(LaneHops::about_memory);
         let orders = self.orders.iter().map(Order::memory);
-        hops.chain(orders).sum()
+        let ledgers = self.pipelines.iter().map(|of| of.ledger.memory());
+        hops.chain(orders).chain(ledgers).sum()
     }
 
     /// Forgets what is kept from window to window: it is made again where it is missing.
@@ -266,7 +273,8 @@ impl FeedEngine {
     pub fn kept_bytes(&self) -> usize {
         let hops = self.hops.iter().flatten().map(LaneHops::memory);
         let orders = self.orders.iter().map(Order::memory);
-        hops.chain(orders).sum()
+        let ledgers = self.pipelines.iter().map(|of| of.ledger.memory());
+        hops.chain(orders).chain(ledgers).sum()
     }
 
     /// The next row of a stream has this number at least, and this digest before it, if it goes on there: others have rows of

@@ -4,6 +4,7 @@
 //! when each tick began: so lanes are folded apart, each by whoever decodes its records, and meet
 //! when windows close.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dead_letter::{DeadLetter, Reason};
@@ -13,6 +14,7 @@ use crate::group::push_cell;
 use crate::pane::LentPane;
 use crate::plan::{Common, Derived, GroupKey, Inputs, Program};
 use crate::record::{Cell, Cells, Record};
+use crate::revise::Touched;
 use crate::spec::{Column, Expr, TimeSource, Timestamp};
 use crate::spill::Run;
 use crate::timestamp;
@@ -284,14 +286,31 @@ impl LaneEngine {
         std::mem::take(&mut self.pipelines[pipeline].state.letters)
     }
 
-    /// Panes that start before `limit`, and the keys of their groups, for whoever closes windows.
-    pub(crate) fn lend_before(&mut self, pipeline: usize, limit: Timestamp) -> LaneTables {
+    /// Those of the panes that start in this range that are `wanted`, and the keys of their groups, for
+    /// whoever closes windows.
+    pub(crate) fn lend_in(
+        &mut self,
+        pipeline: usize,
+        starts: Range<i64>,
+        wanted: impl Fn(PaneKey) -> bool,
+    ) -> LaneTables {
         let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
         LaneTables {
             keys: self.shared.dictionary(program.groups).keys(),
-            panes: state.panes.lend_before(limit.0),
-            runs: state.panes.runs_before(limit.0),
+            panes: state.panes.lend_in(starts.clone(), &wanted),
+            runs: state.panes.runs_in(starts, wanted),
         }
+    }
+
+    /// What the tick took in for closed windows.
+    pub(crate) fn take_touched(&mut self, pipeline: usize) -> Touched {
+        std::mem::take(&mut self.pipelines[pipeline].state.touched)
+    }
+
+    /// The number of a group, if it has one here.
+    pub(crate) fn group_of(&mut self, pipeline: usize, key: &[u8]) -> Option<u32> {
+        let groups = self.pipelines[pipeline].program.groups;
+        self.shared.dictionary(groups).known(key)
     }
 
     /// All panes and the keys of their groups.
@@ -304,14 +323,17 @@ impl LaneEngine {
         }
     }
 
-    /// Windows that end here or before are closed: their panes go, and what comes for them is late.
+    /// Windows that end here or before are closed. The panes of those that are not kept go.
     pub(crate) fn close_through(&mut self, pipeline: usize, through: Timestamp) {
         let LanePipeline { program, state, .. } = &mut self.pipelines[pipeline];
+        state.closed_through = Some(through);
+        let Some(gone) = program.spec.late.gone(Some(through)) else {
+            return;
+        };
         let dictionary = self.shared.dictionary(program.groups);
         state
             .panes
-            .drop_closed(&program.spec.window, through, dictionary);
-        state.closed_through = Some(through);
+            .drop_closed(&program.spec.window, gone, dictionary);
     }
 
     /// The place of a group that comes from a checkpoint, in a pane of a pipeline.

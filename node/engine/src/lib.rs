@@ -24,6 +24,7 @@ mod pipeline;
 mod plan;
 pub mod record;
 mod render;
+mod revise;
 pub mod row;
 mod share;
 mod snapshot;

@@ -123,6 +123,35 @@ fn head(key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
+/// A part of a group's state: the columns, and the place in them.
+pub(crate) type Part<'a> = (&'a [Column], usize);
+
+/// One group's state, of all its parts.
+pub(crate) struct Merged(PaneTable);
+
+impl Merged {
+    pub(crate) fn new(spec: &PipelineSpec) -> Self {
+        let mut table = PaneTable::new(&spec.values);
+        table.place_or_add(0, 1);
+        Self(table)
+    }
+
+    /// The parts in one: of none, what has taken in nothing. A single one is given as it is.
+    pub(crate) fn of<'a>(&'a mut self, parts: &[Part<'a>]) -> Part<'a> {
+        if let [part] = parts {
+            return *part;
+        }
+        let columns = self.0.columns_mut();
+        columns.iter_mut().for_each(|column| column.reset(0));
+        for &(from_columns, place) in parts {
+            for (column, from) in columns.iter_mut().zip(from_columns) {
+                column.merge_at(0, from, place);
+            }
+        }
+        (columns, 0)
+    }
+}
+
 /// One lane's groups in a window.
 enum LaneWindow<'a> {
     Nothing,
@@ -251,9 +280,8 @@ fn each_in_memory(
         .iter()
         .map(|lane| LaneWindow::new(spec, end, lane, hops.next()))
         .collect();
-    let mut merged = PaneTable::new(&spec.values);
-    merged.place_or_add(0, 1);
-    let mut parts: Vec<(&[Column], usize)> = Vec::new();
+    let mut merged = Merged::new(spec);
+    let mut parts: Vec<Part<'_>> = Vec::new();
     for numbers in order.numbers.chunks_exact(lanes.len().max(1)) {
         parts.clear();
         let mut key: &[u8] = &[];
@@ -267,21 +295,11 @@ fn each_in_memory(
                 key = lane.keys.key(group);
             }
         }
-        let goes_on = match parts[..] {
-            [] => continue,
-            [(columns, place)] => row(key, columns, place),
-            _ => {
-                let columns = merged.columns_mut();
-                columns.iter_mut().for_each(|column| column.reset(0));
-                for &(from_columns, place) in &parts {
-                    for (column, from) in columns.iter_mut().zip(from_columns) {
-                        column.merge_at(0, from, place);
-                    }
-                }
-                row(key, columns, 0)
-            }
-        };
-        if !goes_on {
+        if parts.is_empty() {
+            continue;
+        }
+        let (columns, place) = merged.of(&parts);
+        if !row(key, columns, place) {
             return;
         }
     }

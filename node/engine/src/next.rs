@@ -97,6 +97,7 @@ mod tests {
             max_future_ms: None,
             derived: Vec::new(),
             having: None,
+            late: crate::spec::LateSpec::Drop,
             group_bytes: 100,
         }
     }

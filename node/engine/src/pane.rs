@@ -1,6 +1,7 @@
 //! The open panes of one pipeline on one lane.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::group::dictionary::Dictionary;
@@ -109,15 +110,26 @@ impl PaneStore {
         self.index.keys().copied()
     }
 
-    /// Panes that start before `limit`, ascending.
-    pub(crate) fn keys_before(&self, limit: i64) -> impl Iterator<Item = PaneKey> + '_ {
-        self.index.range(..first_from(limit)).map(|(&key, _)| key)
+    /// Panes that start in this range, ascending.
+    pub(crate) fn keys_in(&self, starts: Range<i64>) -> impl Iterator<Item = PaneKey> + '_ {
+        self.index.range(between(starts)).map(|(&key, _)| key)
     }
 
-    /// Those panes for a reader, ascending.
-    pub(crate) fn lend_before(&mut self, limit: i64) -> Vec<LentPane> {
-        let panes = self.index.range(..first_from(limit));
+    /// Whether the pane holds the group.
+    pub(crate) fn holds(&self, key: PaneKey, group: u32) -> bool {
+        let slot = self.index.get(&key);
+        slot.is_some_and(|&slot| self.slots[slot].get().place(group).is_some())
+    }
+
+    /// Those of the panes that start in this range that are `wanted`, for a reader, ascending.
+    pub(crate) fn lend_in(
+        &mut self,
+        starts: Range<i64>,
+        wanted: impl Fn(PaneKey) -> bool,
+    ) -> Vec<LentPane> {
+        let panes = self.index.range(between(starts));
         panes
+            .filter(|&(&key, _)| wanted(key))
             .map(|(&key, &slot)| (key, self.slots[slot].share()))
             .collect()
     }
@@ -130,9 +142,19 @@ impl PaneStore {
             .collect()
     }
 
-    /// What of panes that start before `limit` is on disk.
-    pub(crate) fn runs_before(&self, limit: i64) -> Vec<(PaneKey, Run)> {
-        all_runs(self.runs.range(..first_from(limit)))
+    /// What of such panes is on disk.
+    pub(crate) fn runs_in(
+        &self,
+        starts: Range<i64>,
+        wanted: impl Fn(PaneKey) -> bool,
+    ) -> Vec<(PaneKey, Run)> {
+        let runs = self.runs.range(between(starts));
+        all_runs(runs.filter(|&(&key, _)| wanted(key)))
+    }
+
+    /// Whether some of the pane is on disk.
+    pub(crate) fn has_runs(&self, pane: PaneKey) -> bool {
+        self.runs.contains_key(&pane)
     }
 
     /// What of all panes is on disk.
@@ -236,6 +258,11 @@ impl PaneStore {
 fn all_runs<'a>(runs: impl Iterator<Item = (&'a PaneKey, &'a Vec<Run>)>) -> Vec<(PaneKey, Run)> {
     let each = runs.flat_map(|(&pane, runs)| runs.iter().map(move |run| (pane, run.clone())));
     each.collect()
+}
+
+fn between(starts: Range<i64>) -> Range<PaneKey> {
+    // A range of the index must not end before it begins.
+    first_from(starts.start)..first_from(starts.end.max(starts.start))
 }
 
 fn first_from(start: i64) -> PaneKey {

@@ -11,6 +11,7 @@ use std::ops::Range;
 use crate::feed::{FeedEngine, FeedLane};
 use crate::lane::LaneEngine;
 use crate::pipeline::{Pipeline, StreamEnd};
+use crate::revise::Ledger;
 use crate::row::{Digest, Incarnation, Seq};
 use crate::snapshot::{FeedSnapshot, PipelineSnapshot};
 use crate::spec::{LaneId, PipelineSpec, Timestamp};
@@ -116,6 +117,9 @@ impl FeedSnapshot {
                 for lane in &pipeline.lanes {
                     out.signed(lane.seen_ms);
                 }
+            }
+            if pipeline.spec().late.keep_ms().is_some() {
+                pipeline.ledger.encode(&mut out);
             }
         }
         out.finish()
@@ -284,6 +288,9 @@ fn read_pipeline(pipeline: &mut Pipeline, input: &mut Reader<'_>) -> Result<(), 
         for lane in &mut pipeline.lanes {
             lane.seen_ms = input.signed()?;
         }
+    }
+    if pipeline.spec().late.keep_ms().is_some() {
+        pipeline.ledger = Ledger::decode(pipeline.spec().group_by.len(), input)?;
     }
     Ok(())
 }

@@ -1,21 +1,18 @@
 //! One pipeline over all lanes of its feed: what closes, and numbering rows and dead letters.
 
-use std::io;
 use std::sync::Arc;
 
 use crate::close::{Closed, Closing, EmptyWindows};
 use crate::dead_letter::{DeadLetter, Reason};
 use crate::feed::FeedLane;
-use crate::having::Having;
 use crate::lane::{LaneEngine, LaneTables};
-use crate::merge::{LaneHops, Order, each_group};
-use crate::pane::table::PaneTable;
 use crate::plan::Program;
-use crate::render::{self, RowWriter};
-use crate::row::{Digest, Incarnation, RowRef, Seq, StreamId, StreamKind};
+use crate::revise::{Ledger, Revisions, last_with_data};
+use crate::row::{Digest, Incarnation, Seq, StreamId, StreamKind};
 use crate::spec::{PipelineSpec, Timestamp};
-use crate::stats::{Counters, PipelineStats, count};
-use crate::value::Column;
+use crate::stats::{Counters, PipelineStats};
+
+mod write;
 
 /// The end of a numbered stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +51,8 @@ pub(crate) struct Pipeline {
     pub(crate) rows: StreamEnd,
     pub(crate) letters: StreamEnd,
     pub(crate) letters_suppressed: u64,
+    /// Of windows that are kept for late records.
+    pub(crate) ledger: Ledger,
     /// Rows for which `having` did not hold, since the process began.
     withheld: u64,
     open_windows: u64,
@@ -66,11 +65,13 @@ pub(crate) struct Closings {
     lanes: Vec<LaneTables>,
     /// Lane and letter, in the order of lanes and offsets.
     letters: Vec<(usize, DeadLetter)>,
+    /// Rows of windows that were closed before.
+    revisions: Option<Box<Revisions>>,
 }
 
 impl Closings {
     pub(crate) fn is_empty(&self) -> bool {
-        self.windows.is_empty() && self.letters.is_empty()
+        self.windows.is_empty() && self.letters.is_empty() && self.revisions.is_none()
     }
 }
 
@@ -85,6 +86,7 @@ impl Pipeline {
             rows: StreamEnd::default(),
             letters: StreamEnd::default(),
             letters_suppressed: 0,
+            ledger: Ledger::default(),
             withheld: 0,
             open_windows: 0,
         }
@@ -111,6 +113,7 @@ impl Pipeline {
         self.rows = other.rows;
         self.letters = other.letters;
         self.letters_suppressed = other.letters_suppressed;
+        self.ledger = other.ledger.clone();
     }
 
     pub(crate) fn spec(&self) -> &PipelineSpec {
@@ -136,10 +139,11 @@ impl Pipeline {
             report.pane_changes = panes.changes();
         }
         if changed {
+            let window = &self.spec().window;
+            let starts = self.open_starts()..i64::MAX;
             let panes = lanes
                 .iter()
-                .flat_map(|lane| lane.pipelines[at].state.panes.keys());
-            let window = &self.spec().window;
+                .flat_map(|lane| lane.pipelines[at].state.panes.keys_in(starts.clone()));
             let open = self.closed.open_ends(window, panes, Timestamp(i64::MAX));
             self.open_windows = open.count() as u64;
         }
@@ -161,9 +165,6 @@ impl Pipeline {
                 .letters
                 .extend(letters.map(|letter| (lane, letter)));
         }
-        let Some(watermark) = watermark else {
-            return closings;
-        };
         let program = Arc::clone(&self.program);
         let window = &program.spec.window;
         let empty = if self.spec().group_by.is_empty() {
@@ -172,22 +173,55 @@ impl Pipeline {
             EmptyWindows::Skipped
         };
         let before = self.closed.through;
+        if let Some(gone) = program
+            .spec
+            .late
+            .keep_ms()
+            .and(program.spec.late.gone(before))
+        {
+            self.ledger.forget(gone.0);
+            let state = (&mut self.closed, &self.ledger);
+            let revisions = Revisions::collect((at, &program.spec), empty, state, lanes);
+            closings.revisions = revisions.map(Box::new);
+        }
+        let Some(watermark) = watermark else {
+            return closings;
+        };
+        let starts = self.open_starts()..watermark.0;
         let panes = lanes
             .iter()
-            .flat_map(|lane| lane.pipelines[at].state.panes.keys_before(watermark.0));
+            .flat_map(|lane| lane.pipelines[at].state.panes.keys_in(starts.clone()));
         closings.windows = self.closed.advance(window, empty, panes, watermark);
         if self.closed.through == before {
             return closings;
         }
         let with_data = |closing: &Closing| matches!(closing, Closing::WithData { .. });
         if closings.windows.iter().any(with_data) {
-            let lend = lanes.iter_mut().map(|lane| lane.lend_before(at, watermark));
-            closings.lanes = lend.collect();
+            let lend = |lane: &mut &mut LaneEngine| lane.lend_in(at, starts.clone(), |_| true);
+            closings.lanes = lanes.iter_mut().map(lend).collect();
+        }
+        if let (EmptyWindows::Shown, Some(keep_ms)) = (empty, program.spec.late.keep_ms()) {
+            let panes = lanes.iter().flat_map(|lane| {
+                lane.pipelines[at]
+                    .state
+                    .panes
+                    .keys_in(i64::MIN..watermark.0)
+            });
+            let gone = last_with_data(window, keep_ms, (before, watermark), panes);
+            self.ledger.gone_with_data = self.ledger.gone_with_data.max(gone);
         }
         for lane in lanes.iter_mut() {
             lane.close_through(at, watermark);
         }
         closings
+    }
+
+    /// Panes that start before this lie in closed windows only.
+    fn open_starts(&self) -> i64 {
+        let through = self.closed.through;
+        through.map_or(i64::MIN, |through| {
+            self.spec().window.first_start_after(through.0)
+        })
     }
 
     /// Whether some window gives a row once the watermark has reached its end.
@@ -202,92 +236,6 @@ impl Pipeline {
             .flat_map(|lane| lane.pipelines[at].state.panes.keys());
         let last = panes.map(|pane| pane.last_end(&self.spec().window)).max()?;
         Some(Timestamp(last))
-    }
-
-    /// Writes what a tick closed: rows by window end and group, then dead letters by lane and
-    /// offset.
-    pub(crate) fn write(
-        &mut self,
-        closings: &Closings,
-        (order, hops): (&mut Order, &mut [LaneHops]),
-        label: impl Fn(usize) -> String,
-        emit: &mut dyn FnMut(StreamId, RowRef<'_>),
-    ) -> io::Result<()> {
-        if closings
-            .windows
-            .iter()
-            .any(|closing| matches!(closing, Closing::WithData { .. }))
-        {
-            let keys: Vec<_> = closings.lanes.iter().map(|lane| &lane.keys).collect();
-            order.follow(&keys);
-        }
-        let program = Arc::clone(&self.program);
-        let stream = self.stream(StreamKind::Rows);
-        let mut writer = RowWriter::new(&program.spec);
-        let mut having = Having::new(&program.spec);
-        for closing in &closings.windows {
-            let end = closing.end();
-            writer.window(end);
-            let length = writer.length();
-            let mut row = |key: &[u8], columns: &[Column], place: usize| {
-                let having = having.as_mut();
-                if having.is_some_and(|it| !it.keeps(key, columns, place, length)) {
-                    count(&mut self.withheld, 1);
-                    return true;
-                }
-                let seq = self.rows.next;
-                let (json, group) = writer.row(Some(seq), key, columns, place);
-                self.rows.push(json);
-                let row = RowRef {
-                    seq,
-                    start: Timestamp(program.spec.window.start_of(end)),
-                    end: Timestamp(end),
-                    digest: self.rows.digest,
-                    json,
-                    group,
-                };
-                emit(stream, row);
-                true
-            };
-            match closing {
-                Closing::WithData { .. } => {
-                    each_group(&program.spec, end, &closings.lanes, order, hops, row)?;
-                }
-                Closing::Empty { .. } => {
-                    let mut table = PaneTable::new(&program.spec.values);
-                    let (place, _) = table.place_or_add(0, 1);
-                    row(&[], table.columns(), place);
-                }
-            }
-        }
-        self.write_letters(closings, label, emit);
-        Ok(())
-    }
-
-    /// Numbers the tick's dead letters; those beyond a lane's allowance are only counted.
-    fn write_letters(
-        &mut self,
-        closings: &Closings,
-        label: impl Fn(usize) -> String,
-        emit: &mut dyn FnMut(StreamId, RowRef<'_>),
-    ) {
-        let stream = self.stream(StreamKind::DeadLetters);
-        for (lane, letter) in &closings.letters {
-            let seq = self.letters.next;
-            let json = render::dead_letter(&self.program.spec.name, seq, &label(*lane), letter);
-            self.letters.push(&json);
-            let row = RowRef {
-                seq,
-                start: Timestamp(0),
-                end: Timestamp(0),
-                digest: self.letters.digest,
-                json: &json,
-                group: 0..0,
-            };
-            emit(stream, row);
-        }
-        let total = self.counters().dead_letters.total();
-        self.letters_suppressed = total.saturating_sub(self.letters.next.0);
     }
 
     fn stream(&self, kind: StreamKind) -> StreamId {
@@ -319,6 +267,8 @@ impl Pipeline {
             closed_through: self.closed.through,
             open_windows: self.open_windows,
             open_groups: self.lanes.iter().map(|lane| lane.groups).sum(),
+            revising: counters.revising,
+            revisions: self.ledger.revisions,
             withheld: self.withheld,
             next_row_seq: self.rows.next,
             row_digest: self.rows.digest,

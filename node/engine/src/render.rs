@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::dead_letter::DeadLetter;
 use crate::group::{GroupValue, split_value};
+use crate::revise::Standing;
 use crate::row::Seq;
 use crate::spec::{PipelineSpec, Timestamp};
 use crate::timestamp;
@@ -15,7 +16,7 @@ pub(crate) struct RowWriter<'a> {
     spec: &'a PipelineSpec,
     /// Up to the number.
     head: Vec<u8>,
-    /// From behind the number up to the group.
+    /// From behind the revision up to the group.
     times: Vec<u8>,
     length: WindowLength,
     out: Vec<u8>,
@@ -41,7 +42,7 @@ impl<'a> RowWriter<'a> {
         self.length = WindowLength(end.saturating_sub(start));
         self.times.clear();
         let out = &mut self.times;
-        out.extend_from_slice(b",\"revision\":0,\"start\":\"");
+        out.extend_from_slice(b",\"start\":\"");
         timestamp::write_to(Timestamp(start), out);
         out.extend_from_slice(b"\",\"end\":\"");
         timestamp::write_to(Timestamp(end), out);
@@ -58,6 +59,7 @@ impl<'a> RowWriter<'a> {
     pub(crate) fn row(
         &mut self,
         seq: Option<Seq>,
+        standing: Standing,
         key: &[u8],
         columns: &[Column],
         place: usize,
@@ -68,6 +70,11 @@ impl<'a> RowWriter<'a> {
         match seq {
             Some(seq) => write_unsigned(seq.0, out),
             None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"revision\":");
+        write_unsigned(standing.revision, out);
+        if standing.withdrawn {
+            out.extend_from_slice(b",\"withdrawn\":true");
         }
         out.extend_from_slice(&self.times);
         let group_start = out.len();

@@ -12,6 +12,7 @@ use crate::lane::{LaneEngine, LaneTables};
 use crate::merge::{Order, each_group, kept_hops};
 use crate::pipeline::Pipeline;
 use crate::render::RowWriter;
+use crate::revise::Standing;
 use crate::row::{Digest, Seq};
 use crate::row::{Incarnation, RowRef};
 use crate::spec::Timestamp;
@@ -115,7 +116,7 @@ impl FeedSnapshot {
                 if having.is_some_and(|it| !it.keeps(key, columns, place, length)) {
                     return true;
                 }
-                let (json, group) = writer.row(None, key, columns, place);
+                let (json, group) = writer.row(None, Standing::FIRST, key, columns, place);
                 goes_on = emit(RowRef {
                     seq: Seq(0),
                     start: Timestamp(spec.window.start_of(end)),

@@ -68,6 +68,8 @@ pub struct PipelineSpec {
     pub window: WindowSpec,
     /// When a window is complete.
     pub close: CloseSpec,
+    /// What becomes of records that come too late.
+    pub late: LateSpec,
     /// What is computed of each window and group, in the order of the row.
     pub values: Vec<ValueSpec>,
     /// A record further ahead of agreed time than this is a dead letter; `None` where agreed time
@@ -183,6 +185,44 @@ impl Default for CloseSpec {
             idle_ms: None,
             lanes: 0,
             at_most_ms: None,
+        }
+    }
+}
+
+/// What becomes of a record that comes when a window of its time is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LateSpec {
+    /// It does not count there; a record that is late for all its windows is a dead letter.
+    #[default]
+    Drop,
+    /// It counts until its own lane's watermark is `keep_ms` past the window's end (or windows are
+    /// closed so far beyond it), and the corrected row is published again.
+    Revise {
+        /// In milliseconds of event time.
+        keep_ms: i64,
+    },
+}
+
+impl LateSpec {
+    /// How long complete windows are kept; `None`: not at all.
+    #[must_use]
+    #[inline]
+    pub fn keep_ms(self) -> Option<i64> {
+        match self {
+            Self::Drop => None,
+            Self::Revise { keep_ms } => Some(keep_ms),
+        }
+    }
+
+    /// Windows that end here or before take nothing in any more, if those up to `complete_to` are
+    /// complete.
+    #[inline]
+    pub(crate) fn gone(self, complete_to: Option<Timestamp>) -> Option<Timestamp> {
+        match self {
+            Self::Drop => complete_to,
+            Self::Revise { keep_ms } => {
+                complete_to.map(|to| Timestamp(to.0.saturating_sub(keep_ms)))
+            }
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Counters {
     /// Fields of counted records whose number had more digits than can be held, once for each record
     /// and field.
     pub rounded_fields: u64,
+    /// Of the counted ones, those that came when a window of theirs was closed, and changed its row: as ticks had it.
+    pub revising: u64,
     /// Records that could not be used, by reason.
     pub dead_letters: ReasonCounts,
 }
@@ -36,6 +38,7 @@ impl Counters {
         count(&mut self.partly_late, other.partly_late);
         count(&mut self.bad_fields, other.bad_fields);
         count(&mut self.rounded_fields, other.rounded_fields);
+        count(&mut self.revising, other.revising);
         for (reason, number) in other.dead_letters.iter() {
             self.dead_letters.add(reason, number);
         }
@@ -65,6 +68,8 @@ impl Counters {
             partly_late: input.unsigned()?,
             bad_fields: input.unsigned()?,
             rounded_fields: input.unsigned()?,
+            // Beside these, where there can be any.
+            revising: 0,
             dead_letters: ReasonCounts::default(),
         };
         for reason in Reason::ALL {
@@ -109,6 +114,10 @@ pub struct PipelineStats {
     pub open_windows: u64,
     /// Groups in memory, over all lanes and panes.
     pub open_groups: u64,
+    /// Records that changed windows that were closed.
+    pub revising: u64,
+    /// Rows that were published again: corrected, or withdrawn.
+    pub revisions: u64,
     /// Rows for which `having` did not hold, since the process began.
     pub withheld: u64,
     /// The number that the next row will have.

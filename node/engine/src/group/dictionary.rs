@@ -155,6 +155,11 @@ impl Dictionary {
         }
     }
 
+    /// The number of a key, if it has one.
+    pub(crate) fn known(&self, key: &[u8]) -> Option<u32> {
+        self.find(hash_of(key), key)
+    }
+
     #[inline]
     fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
         if self.slots.is_empty() {

@@ -5,6 +5,7 @@ use crate::dead_letter::{Allowance, DeadLetter, Reason};
 use crate::pane::PaneStore;
 use crate::plan::{Derived, Program};
 use crate::record::Record;
+use crate::revise::Touched;
 use crate::spec::Timestamp;
 use crate::stats::{Counters, count};
 use crate::watermark::EventTimes;
@@ -21,6 +22,8 @@ pub(crate) struct LaneState {
     pub(crate) letters: Vec<DeadLetter>,
     /// Windows that end here or before were closed when the tick began.
     pub(crate) closed_through: Option<Timestamp>,
+    /// What the tick so far took in for windows that were closed when it began.
+    pub(crate) touched: Touched,
     /// A record's time must not lie beyond; `None` where agreed time follows the data.
     pub(crate) latest_time: Option<Timestamp>,
 }
@@ -65,6 +68,7 @@ impl LaneState {
         // The watermark before this record decides whether it is late; after it, it moves, also for
         // a record that `where` drops.
         let complete_to = self.watermark().max(self.closed_through);
+        let complete_to = program.spec.late.gone(complete_to);
         self.times.show(time, &program.spec.close);
         if !selected {
             count(&mut self.counters.filtered, 1);
@@ -104,6 +108,13 @@ impl LaneState {
         if record.has_rounded() {
             count(&mut self.counters.rounded_fields, program.rounded(record));
         }
+        // Without `revise` no record has such a pane.
+        if self
+            .closed_through
+            .is_some_and(|closed| closed.0 >= pane.first_end)
+        {
+            self.touch(pane, group);
+        }
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self.panes.table(pane, group, &program.spec, dictionary);
         let record = Derived {
@@ -112,6 +123,14 @@ impl LaneState {
         };
         let inputs = &shared.inputs;
         table.add(place, time, |value| program.input(value, inputs, record));
+    }
+
+    /// Notes a record that changes windows that are closed, before it is taken in.
+    #[cold]
+    fn touch(&mut self, pane: PaneKey, group: u32) {
+        count(&mut self.counters.revising, 1);
+        let is_new = !self.panes.holds(pane, group);
+        self.touched.entry((pane, group)).or_insert(is_new);
     }
 
     #[cold]

@@ -31,6 +31,9 @@ pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) ->
     write_shape(of.pipeline.spec(), out);
     state.times.encode(out);
     state.counters.encode(out);
+    if of.pipeline.spec().late.keep_ms().is_some() {
+        out.unsigned(state.counters.revising);
+    }
     state.allowance.encode(out);
     out.length(tables.panes.len());
     for (pane, table) in &tables.panes {
@@ -99,6 +102,9 @@ pub(super) fn read(
     state.closed_through = pipeline.closed.through;
     state.times = EventTimes::decode(input, &spec.close)?;
     state.counters = Counters::decode(input)?;
+    if spec.late.keep_ms().is_some() {
+        state.counters.revising = input.unsigned()?;
+    }
     state.allowance = Allowance::decode(input)?;
     let mut key = Vec::new();
     let mut groups: u64 = 0;

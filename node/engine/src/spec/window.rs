@@ -113,6 +113,14 @@ impl WindowSpec {
         }
     }
 
+    /// Panes that start before this lie in no window that ends after `time`.
+    pub(crate) fn first_start_after(&self, time: i64) -> i64 {
+        match self {
+            Self::Fixed(fixed) => time.saturating_sub(fixed.size_ms).saturating_add(1),
+            Self::Calendar(calendar) => calendar.bounds(time).0,
+        }
+    }
+
     /// The end of the window after the one with this end.
     pub(crate) fn next_end(&self, end: i64) -> Option<i64> {
         match self {

@@ -15,6 +15,7 @@ mod harness;
 mod joining;
 mod lateness;
 mod properties;
+mod revising;
 mod rows;
 mod spilling;
 mod timeline;

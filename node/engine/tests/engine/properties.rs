@@ -88,7 +88,7 @@ fn events(random: &mut Random, scale: i64) -> Vec<Event> {
     (0..120).map(&mut event).collect()
 }
 
-fn batch(events: &[Event]) -> Batch {
+pub fn batch(events: &[Event]) -> Batch {
     let mut batch = Batch::default();
     for (offset, event) in events.iter().enumerate() {
         batch.push(offset as i64, RecordState::Decoded, b"{}");
@@ -99,7 +99,7 @@ fn batch(events: &[Event]) -> Batch {
     batch
 }
 
-fn engine(case: &Case) -> Engine {
+pub fn engine(case: &Case) -> Engine {
     let mut engine = Engine::default();
     engine.add_pipeline(PIPELINE, case.spec.clone());
     for lane in 0..case.lanes.len() {
@@ -180,7 +180,8 @@ pub fn counted(case: &Case) -> BTreeMap<(i64, u64), Vec<Event>> {
             let time = event.second * 1000;
             seen.sort_unstable_by(|left, right| right.cmp(left));
             let nth = seen.get(case.spec.close.records - 1);
-            let watermark = nth.map_or(i64::MIN, |nth| nth - case.spec.close.lag_ms);
+            let keep_ms = case.spec.late.keep_ms().unwrap_or(0);
+            let watermark = nth.map_or(i64::MIN, |nth| nth - case.spec.close.lag_ms - keep_ms);
             seen.push(time);
             if case.spec.filter.is_some() && event.value <= 0 {
                 continue;
@@ -238,7 +239,7 @@ fn rows_are_those_of_a_plain_count() {
 
 /// Everything that comes out of ticks with agreed time, idle lanes and late records, restored after
 /// each tick or never.
-fn timed(case: &Case, restores: bool) -> (Vec<Row>, Vec<Row>, Parts) {
+pub fn timed(case: &Case, restores: bool) -> (Vec<Row>, Vec<Row>, Parts) {
     let mut random = Random(77);
     let mut engine = engine(case);
     let batches: Vec<Batch> = case.lanes.iter().map(|lane| batch(lane)).collect();

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
 use unisono_engine::row::{Row, StreamKind};
-use unisono_engine::spec::{CloseSpec, Function, LaneId, PipelineSpec, Spread, ValueSpec};
+use unisono_engine::spec::{
+    CloseSpec, Function, LaneId, LateSpec, PipelineSpec, Spread, ValueSpec,
+};
 use unisono_engine::spill::Room;
 
 use crate::harness::{Batch, Engine, NO_ROOM};
 use crate::properties::{Random, take};
+use crate::revising::more_than;
 use crate::timeline::{GROUP, PIPELINE, TIME, VALUE, grouped, window};
 
 /// When state goes to disk, and how much of it.
@@ -29,6 +32,10 @@ fn spec(random: &mut Random) -> PipelineSpec {
         lag_ms: random.below(20) as i64 * 1000,
         ..CloseSpec::default()
     };
+    if random.below(2) == 0 {
+        spec.late = LateSpec::Revise { keep_ms: 20_000 };
+        spec.having = (random.below(2) == 0).then(|| more_than(2));
+    }
     let more: [(&str, Function); 6] = [
         (
             "p",

@@ -6,15 +6,15 @@
 //! without agreed time, `tick@25` one at second 25, `tick@25:p0,p1` with lanes that are at their
 //! end; `+p1` adds a lane; `finish` closes everything.
 //!
-//! Results: `[0,10) a n=2 sum=3` is a row, `!late p0#4` a dead letter of the record at offset 4 of
+//! Results: `[0,10) a n=2 sum=3` is a row, with ` r1` its first revision (` withdrawn`, where it takes the row back), `!late p0#4` a dead letter of the record at offset 4 of
 //! `p0`.
 
 use unisono_engine::decimal::Decimal;
 use unisono_engine::record::RecordState;
 use unisono_engine::row::{Incarnation, Row, StreamKind};
 use unisono_engine::spec::{
-    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, LaneId, PipelineSpec, TimeFormat,
-    TimeSource, Timestamp, ValueSpec, WindowSpec,
+    CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, LaneId, LateSpec, PipelineSpec,
+    TimeFormat, TimeSource, Timestamp, ValueSpec, WindowSpec,
 };
 
 use crate::harness::{Batch, Engine, StreamOutput};
@@ -45,6 +45,7 @@ pub fn plain() -> PipelineSpec {
         max_future_ms: None,
         derived: Vec::new(),
         having: None,
+        late: LateSpec::Drop,
         group_bytes: 1024,
     }
 }
@@ -85,6 +86,16 @@ pub fn lag(spec: PipelineSpec, seconds: i64) -> PipelineSpec {
         close: CloseSpec {
             lag_ms: seconds * 1000,
             ..spec.close
+        },
+        ..spec
+    }
+}
+
+/// Late records correct rows for so many seconds.
+pub fn revise(spec: PipelineSpec, seconds: i64) -> PipelineSpec {
+    PipelineSpec {
+        late: LateSpec::Revise {
+            keep_ms: seconds * 1000,
         },
         ..spec
     }
@@ -277,7 +288,17 @@ fn shown(row: &Row) -> String {
     let space = if group.is_empty() { "" } else { " " };
     let second = |time: Timestamp| Decimal::from_parts(i128::from(time.0), 3).unwrap();
     let bounds = format!("[{},{})", second(row.start), second(row.end));
-    format!("{bounds}{space}{} {}", plain(group), plain(values))
+    let revision = json.split_once("\"revision\":").unwrap().1;
+    let revision = match revision.split([',', '}']).next().unwrap() {
+        "0" => String::new(),
+        revision => format!(" r{revision}"),
+    };
+    let withdrawn = match json.contains("\"withdrawn\":true,\"start\"") {
+        true => " withdrawn",
+        false => "",
+    };
+    let (group, values) = (plain(group), plain(values));
+    format!("{bounds}{space}{group} {values}{revision}{withdrawn}")
 }
 
 /// `!late p0#4`
