@@ -6,6 +6,7 @@
 mod ahead;
 mod confirm;
 mod course;
+mod key;
 mod narrow;
 mod publisher;
 mod report;

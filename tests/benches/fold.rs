@@ -196,6 +196,7 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
         max_future_ms: None,
         derived: Vec::new(),
         having: None,
+        late: unisono_engine::spec::LateSpec::Drop,
         group_bytes: 1024,
     };
     (fields, spec)

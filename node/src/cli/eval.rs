@@ -279,6 +279,9 @@ impl<W: Write> Run<W> {
         if stats.filtered > 0 {
             summary += &format!(", {} not selected by where", stats.filtered);
         }
+        if stats.revisions > 0 {
+            summary += &format!(", {} rows corrected", stats.revisions);
+        }
         if stats.withheld > 0 {
             summary += &format!(", {} rows withheld by having", stats.withheld);
         }

@@ -13,9 +13,11 @@ use crate::definition::{
     parse_value,
 };
 
+mod late;
 mod time;
 mod window;
 
+use late::read_late;
 use time::read_time;
 use window::read_window;
 
@@ -66,7 +68,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
     let group_by = read_group_by(&mut section, &mut names);
     let window = read_window(&mut section);
     let close = read_close(&mut section);
-    read_late(&mut section);
+    let late = read_late(&mut section, window.as_ref());
     let max_future_ms = read_limit(&mut section, "max_future", DEFAULT_MAX_FUTURE_MS);
     let group_bytes = read_group_bytes(&mut section);
     let sink = section
@@ -84,6 +86,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         group_by,
         window: window?,
         close: close?,
+        late: late?,
         values,
         max_future_ms,
         group_bytes,
@@ -227,21 +230,6 @@ fn read_group_bytes(section: &mut Section<'_>) -> usize {
     };
     limits.finish();
     size
-}
-
-fn read_late(section: &mut Section<'_>) {
-    let table = section.table("late").unwrap_or_default();
-    let mut late = section.section("late", table);
-    late.not_supported(&["keep"]);
-    match late.string("policy").as_deref() {
-        None | Some("drop") => {}
-        Some("revise") => late.problem("policy", "\"revise\" is not supported yet; write \"drop\""),
-        Some(other) => late.problem(
-            "policy",
-            format!("\"{other}\" is not known; write \"drop\""),
-        ),
-    }
-    late.finish();
 }
 
 fn read_values(section: &mut Section<'_>, names: &mut Names) -> Vec<ValueSpec> {

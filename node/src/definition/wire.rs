@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use unisono_engine::spec::{
-    CloseSpec, Column, GroupColumn, PipelineSpec, TimeFormat, TimeSource, WindowSpec,
+    CloseSpec, Column, GroupColumn, LateSpec, PipelineSpec, TimeFormat, TimeSource, WindowSpec,
 };
 use unisono_engine::timestamp::TimePattern;
 
@@ -74,6 +74,9 @@ struct Pipeline {
     having: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_skew_ms: Option<i64>,
+    /// Late records correct rows for so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    revise_ms: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -226,6 +229,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         derived: spec.derived.iter().map(expr::write).collect(),
         having: spec.having.as_ref().map(expr::write_condition),
         max_skew_ms: *max_skew_ms,
+        revise_ms: spec.late.keep_ms(),
     };
     to_json(&pipeline)
 }
@@ -242,6 +246,7 @@ fn version_of(definition: &PipelineDefinition) -> u32 {
         && spec.derived.is_empty()
         && spec.having.is_none()
         && definition.max_skew_ms.is_none()
+        && spec.late == LateSpec::Drop
         && spec.filter.as_ref().is_none_or(expr::is_old)
         && !paths.any(|path| path.keys().iter().any(is_index));
     if is_first { FIRST_VERSION } else { VERSION }
@@ -347,6 +352,10 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
             at_most_ms,
         },
         values: values.collect::<Result<_, String>>()?,
+        late: match pipeline.revise_ms {
+            None => LateSpec::Drop,
+            Some(keep_ms) => LateSpec::Revise { keep_ms },
+        },
         max_future_ms: pipeline.max_future_ms,
         group_bytes: pipeline.group_bytes,
     };

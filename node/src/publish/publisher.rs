@@ -14,6 +14,7 @@ use unisono_replication::rt::{self, Handle};
 use super::ahead::{Ahead, Judgement};
 use super::confirm::{RowsConfirm, Unconfirmed, moved};
 use super::course::{Course, Step};
+use super::key;
 use super::narrow::Narrow;
 use super::sink::{Bounds, Fate, Frontier, PublishError, PublishRow, RefusedRow, Sink};
 use super::streams_of;
@@ -207,8 +208,13 @@ impl Publisher<'_> {
         let names = self.names();
         let mut after = self.known_frontier();
         let mut rows = Vec::new();
-        for (stream, row) in &batch {
-            let key = &row.json[row.group.clone()];
+        let unknown = (String::new(), false);
+        let named = |stream: &StreamId| names.get(stream).unwrap_or(&unknown);
+        let keys = batch.iter();
+        let keys: Vec<_> = keys
+            .map(|(stream, row)| key::of_row(row, named(stream).1))
+            .collect();
+        for ((stream, row), key) in batch.iter().zip(&keys) {
             let fate = self.refused.get(&(*stream, row.seq.0));
             let fate = fate.copied().unwrap_or_default();
             after.streams.insert(*stream, row.seq.0 + 1);
@@ -219,12 +225,12 @@ impl Publisher<'_> {
                 });
             }
             rows.push(PublishRow {
-                pipeline: names.get(stream).map_or("", String::as_str),
+                pipeline: &named(stream).0,
                 incarnation: stream.incarnation.0,
                 seq: row.seq.0,
                 digest: row.digest.to_string(),
                 kind: stream.kind,
-                key,
+                key: key.as_ref(),
                 value: &row.json,
                 fate,
             });
@@ -395,12 +401,13 @@ impl Publisher<'_> {
         Ok(batch)
     }
 
-    fn names(&self) -> BTreeMap<StreamId, String> {
+    /// The names of the pipelines, and whether their rows may be corrected later.
+    fn names(&self) -> BTreeMap<StreamId, (String, bool)> {
         let agreed = self.core.agreed();
         let streams = streams_of(&agreed, self.name);
         let name = |stream: &StreamId| {
             let pipeline = agreed.machine.pipelines().get(&stream.incarnation.0);
-            pipeline.map(|pipeline| (*stream, pipeline.name.clone()))
+            pipeline.map(|of| (*stream, (of.name.clone(), key::is_revised(&of.definition))))
         };
         streams.iter().filter_map(name).collect()
     }

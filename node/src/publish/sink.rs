@@ -52,7 +52,7 @@ pub struct PublishRow<'a> {
     pub digest: String,
     /// Which of the pipeline's two streams.
     pub kind: StreamKind,
-    /// The record's key: the group as JSON. Rows with the same key stay in order.
+    /// The record's key: the group as JSON, and the window where rows are corrected. Rows with the same key stay in order.
     pub key: &'a [u8],
     /// The record's value: the row as JSON.
     pub value: &'a [u8],

@@ -29,6 +29,8 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
         ("partly_late", stats.partly_late),
         ("bad_fields", stats.bad_fields),
         ("rounded_fields", stats.rounded_fields),
+        ("revising", stats.revising),
+        ("revisions", stats.revisions),
         ("withheld_rows", stats.withheld),
         ("dead_letters_suppressed", stats.dead_letters_suppressed),
     ];

@@ -230,7 +230,7 @@ fn last_revisions(ticks: &[Vec<Row>], seed: u64) -> BTreeMap<(i64, String), Stri
 #[test]
 fn last_revisions_are_the_same_however_ticks_split_the_records() {
     let mut corrected = 0;
-    for seed in 0..150 {
+    for seed in 0..50 {
         let case = revised(seed);
         let mut random = Random(seed + 1000);
         // In one tick nothing is closed before all is there.
@@ -251,12 +251,12 @@ fn last_revisions_are_the_same_however_ticks_split_the_records() {
                 .count();
         }
     }
-    assert!(corrected > 10_000, "{corrected}");
+    assert!(corrected > 3000, "{corrected}");
 }
 
 #[test]
 fn last_revisions_are_those_of_a_plain_count_of_all_that_is_not_beyond_keep() {
-    for seed in 0..150 {
+    for seed in 0..50 {
         let case = revised(seed);
         let mut rows = last_revisions(&ticks(&case, &mut Random(seed + 1), 7), seed);
         // Rows of empty windows.
@@ -280,7 +280,7 @@ fn last_revisions_are_those_of_a_plain_count_of_all_that_is_not_beyond_keep() {
 
 #[test]
 fn a_restart_after_any_tick_changes_no_revision() {
-    for seed in 0..40 {
+    for seed in 0..25 {
         let mut case = revised(seed);
         case.spec.max_future_ms = Some(300_000);
         assert_eq!(timed(&case, true), timed(&case, false), "seed {seed}");

@@ -6,6 +6,8 @@ use unisono_engine::spec::{TimeFormat, TimeSource};
 
 use super::*;
 
+mod late;
+
 const DNS: &str = r#"
 name = "dns"
 sources = ["zeek"]
@@ -450,14 +452,6 @@ fn lanes_and_at_most_are_read_and_written() {
 
 #[test]
 fn what_the_design_has_and_this_version_lacks_is_refused_by_name() {
-    refused(
-        &format!("{DNS}[late]\npolicy = 'revise'"),
-        "late.policy: \"revise\" is not supported yet",
-    );
-    refused(
-        &format!("{DNS}[late]\nkeep = '1h'"),
-        "late.keep: not supported yet",
-    );
     refused(
         &DNS.replace("avg(rtt)", "avg(rtt) over ()"),
         "avg(rtt) OVER () is not supported",
