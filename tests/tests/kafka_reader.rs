@@ -117,7 +117,7 @@ fn both_readers_take_the_brokers_time_where_it_stamps_records() {
     let before = lane
         .records
         .iter()
-        .filter(|(_, time, _)| time.unwrap() < 1_700_000_000_000);
+        .filter(|(_, time, _)| time.millis().unwrap() < 1_700_000_000_000);
     assert_eq!(before.count(), 0, "all are the broker's");
 }
 

@@ -155,7 +155,7 @@ fn a_block_is_bounded_by_what_its_records_weigh() {
         assert!(block.weight() <= 52_000, "{}", block.weight());
         for record in block.records() {
             assert_eq!((record.offset, record.next), (next, next + 1));
-            assert!(record.append_time_ms.is_some());
+            assert!(record.stamp.millis().is_some());
             assert_eq!(record.payload.map(<[u8]>::len), Some(1000));
             next += 1;
         }

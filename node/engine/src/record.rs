@@ -203,12 +203,45 @@ impl Cells {
     }
 }
 
+/// The time that a record is stamped with, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stamp {
+    /// It has none.
+    #[default]
+    None,
+    /// By who produced it: nobody knows by which clock.
+    Producer(i64),
+    /// By the log, when it was appended.
+    Log(i64),
+}
+
+impl Stamp {
+    /// Whoever stamped it.
+    #[must_use]
+    pub fn millis(self) -> Option<i64> {
+        match self {
+            Self::None => None,
+            Self::Producer(millis) | Self::Log(millis) => Some(millis),
+        }
+    }
+
+    /// When the record was appended, if the log says so.
+    #[must_use]
+    #[inline]
+    pub fn append_time(self) -> Option<Timestamp> {
+        match self {
+            Self::Log(millis) => Some(Timestamp(millis)),
+            Self::None | Self::Producer(_) => None,
+        }
+    }
+}
+
 /// One record: where it stands, its payload, and its cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// Position in its lane: a Kafka offset, or the byte position in a file.
     pub offset: i64,
-    /// When the record was appended, where the source knows it.
+    /// When the record was appended, where the log stamps it.
     pub append_time: Option<Timestamp>,
     /// Whether the payload could be decoded.
     pub state: RecordState,

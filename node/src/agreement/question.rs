@@ -26,6 +26,8 @@ pub enum Question {
     Sources(Vec<String>),
     /// All lanes of these sources, and where a new feed begins to read them. The peer asks the sources.
     Lanes(Vec<String>),
+    /// That records of these sources are stamped when they are appended. The peer asks the sources.
+    Stamps(Vec<String>),
 }
 
 impl Question {
@@ -58,6 +60,13 @@ impl Question {
             Self::Lanes(names) => {
                 let found = sources(config, names)?;
                 encode(&lanes(&found).map_err(|error| error.to_string())?)
+            }
+            Self::Stamps(names) => {
+                for source in &sources(config, names)? {
+                    let mut survey = source::survey(source).map_err(|error| error.to_string())?;
+                    survey.stamps().map_err(|error| error.to_string())?;
+                }
+                encode(&())
             }
         }
     }

@@ -199,7 +199,7 @@ impl Drop for FoldLane {
 fn absorb(engine: &mut LaneEngine, decoder: &mut Decoder, (block, range): &Part) {
     for index in range.clone() {
         let raw = block.record(index);
-        let append_time = raw.append_time_ms.map(Timestamp);
+        let append_time = raw.stamp.append_time();
         let record = decoder.decode(raw.offset, append_time, raw.payload);
         engine.absorb(&record);
         #[cfg(any(feature = "faults", feature = "simulation"))]

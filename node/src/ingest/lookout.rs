@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use unisono_engine::NextClosing;
-use unisono_engine::spec::Timestamp;
 
 use super::buffer::LaneBuffer;
 use crate::decode::Decoder;
@@ -90,7 +89,7 @@ impl Lookout {
                 continue;
             };
             let raw = block.record(index.saturating_sub(goal.closing.records - 1));
-            let append_time = raw.append_time_ms.map(Timestamp);
+            let append_time = raw.stamp.append_time();
             let record = decoder.decode(raw.offset, append_time, raw.payload);
             if goal.closing.is_reached_by(&record) {
                 goal.seen = Some(block.record(index).next);
@@ -137,8 +136,9 @@ impl LaneBuffer {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+    use unisono_engine::record::Stamp;
 
-    use unisono_engine::spec::{Column, LaneId, TimeFormat, TimeSource};
+    use unisono_engine::spec::{Column, LaneId, TimeFormat, TimeSource, Timestamp};
 
     use super::*;
     use crate::definition::{FieldPath, FieldSet};
@@ -147,7 +147,7 @@ mod tests {
         let mut block = Block::default();
         for (offset, time) in (offset..).zip(times) {
             let payload = format!("{{\"at\":{time}}}");
-            block.push(offset, offset + 1, None, Some(payload.as_bytes()));
+            block.push(offset, offset + 1, Stamp::None, Some(payload.as_bytes()));
         }
         block
     }

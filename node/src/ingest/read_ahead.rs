@@ -244,6 +244,7 @@ impl Drop for HeldBlock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unisono_engine::record::Stamp;
 
     fn lane(node: &Arc<ReadAhead>) -> Arc<LaneRoom> {
         LaneRoom::new(node, Arc::default())
@@ -251,7 +252,7 @@ mod tests {
 
     fn block(bytes: usize) -> Block {
         let mut block = Block::default();
-        block.push(0, 1, None, Some(&vec![b'x'; bytes]));
+        block.push(0, 1, Stamp::None, Some(&vec![b'x'; bytes]));
         block
     }
 

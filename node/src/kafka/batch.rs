@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rdkafka::bindings as native;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode as Code;
+use unisono_engine::record::Stamp;
 
 use super::context::ClientEvents;
 
@@ -39,8 +40,7 @@ unsafe impl Send for PartitionQueue {}
 pub(super) enum Item<'a> {
     Record {
         offset: i64,
-        /// By the broker's or the producer's clock, as the topic is set; milliseconds since 1970.
-        append_time: Option<i64>,
+        stamp: Stamp,
         /// `None`: a tombstone.
         payload: Option<&'a [u8]>,
     },
@@ -172,16 +172,22 @@ unsafe fn item(message: &native::rd_kafka_message_t) -> Item<'_> {
         Error::RD_KAFKA_RESP_ERR__PARTITION_EOF => return Item::End(message.offset),
         error => return Item::Error(error.into()),
     }
-    // SAFETY: the message is whole; the kind of time, asked for by the second pointer, may be left out.
-    let time = unsafe { native::rd_kafka_message_timestamp(message, ptr::null_mut()) };
+    let mut kind = native::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+    // SAFETY: the message is whole, and the kind of time is written to a place that is there.
+    let time = unsafe { native::rd_kafka_message_timestamp(message, &raw mut kind) };
     let payload = (!message.payload.is_null()).then(|| {
         // SAFETY: a payload that is not null has `len` bytes, which live and stay as they are as long as the message.
         unsafe { slice::from_raw_parts(message.payload.cast::<u8>().cast_const(), message.len) }
     });
     Item::Record {
         offset: message.offset,
-        // -1: the record has none.
-        append_time: (time != -1).then_some(time),
+        stamp: match kind {
+            native::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME => {
+                Stamp::Log(time)
+            }
+            _ if time == -1 => Stamp::None,
+            _ => Stamp::Producer(time),
+        },
         payload,
     }
 }

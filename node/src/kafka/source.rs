@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::{Offset, TopicPartitionList};
+use unisono_engine::record::Stamp;
 
 pub use config::KafkaSourceConfig;
 pub use error::KafkaSourceError;
@@ -37,8 +38,8 @@ use lane::{Lane, Stray};
 pub struct RawRecord<'a> {
     /// Its offset in the partition.
     pub offset: i64,
-    /// When it was appended, by the broker's or the producer's clock as the topic is set; milliseconds since 1970.
-    pub append_time: Option<i64>,
+    /// What it is stamped with, as the topic is set.
+    pub stamp: Stamp,
     /// `None` for a tombstone.
     pub payload: Option<&'a [u8]>,
 }
@@ -248,12 +249,12 @@ impl KafkaSource {
                 _ if failed.is_some() => {}
                 Item::Record {
                     offset,
-                    append_time,
+                    stamp,
                     payload,
                 } => {
                     let record = RawRecord {
                         offset,
-                        append_time,
+                        stamp,
                         payload,
                     };
                     given += usize::from(progress.give(record, &mut on_record));

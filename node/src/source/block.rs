@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use unisono_engine::record::Stamp;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// One record as it was read.
@@ -11,8 +12,8 @@ pub struct RawRecord<'a> {
     pub offset: i64,
     /// The position one past it: a cut may fall there.
     pub next: i64,
-    /// When it was appended, in milliseconds since 1970, where the source knows it.
-    pub append_time_ms: Option<i64>,
+    /// What it is stamped with.
+    pub stamp: Stamp,
     /// `None`: a tombstone.
     pub payload: Option<&'a [u8]>,
 }
@@ -24,11 +25,12 @@ pub struct Head {
     pub offset: i64,
     /// The position one past it: a cut may fall there.
     pub next: i64,
-    /// When it was appended, in milliseconds since 1970; `i64::MIN`: unknown.
-    pub append_time_ms: i64,
+    /// What it is stamped with, in milliseconds since 1970; `i64::MIN`: nothing.
+    pub time_ms: i64,
     /// Running hash of the lane up to and with this record; 0 until [`Block::seal`].
     pub fingerprint: u64,
-    start: u32,
+    /// Where the payload begins, and [`BY_LOG`] if the log stamped it.
+    place: u32,
     /// `u32::MAX`: a tombstone.
     len: u32,
 }
@@ -38,12 +40,42 @@ const TOMBSTONE: u32 = u32::MAX;
 /// What a record takes beside its payload.
 pub const HEAD_BYTES: usize = size_of::<Head>();
 /// Positions are 32 bits wide, one of their values taken. Those who fill a block stop far below.
-const MOST_BYTES: usize = 1 << 31;
+const MOST_BYTES: usize = (1 << 31) - 1;
+/// The bit of a place that no position takes.
+const BY_LOG: u32 = 1 << 31;
 
 impl Head {
+    fn new((offset, next): (i64, i64), stamp: Stamp, start: u32, len: u32) -> Self {
+        let by_log = match stamp {
+            Stamp::Log(_) => BY_LOG,
+            Stamp::None | Stamp::Producer(_) => 0,
+        };
+        Self {
+            offset,
+            next,
+            time_ms: stamp.millis().unwrap_or(UNKNOWN_TIME),
+            fingerprint: 0,
+            place: start | by_log,
+            len,
+        }
+    }
+
+    fn start(&self) -> u32 {
+        self.place & !BY_LOG
+    }
+
     fn end(&self) -> usize {
         let len = if self.len == TOMBSTONE { 0 } else { self.len };
-        self.start as usize + len as usize
+        self.start() as usize + len as usize
+    }
+
+    #[inline]
+    fn stamp(&self) -> Stamp {
+        match self.time_ms {
+            UNKNOWN_TIME => Stamp::None,
+            time if self.place & BY_LOG != 0 => Stamp::Log(time),
+            time => Stamp::Producer(time),
+        }
     }
 }
 
@@ -59,26 +91,14 @@ impl Block {
     ///
     /// # Panics
     /// If the block holds gigabytes: those who fill it stop long before.
-    pub fn push(
-        &mut self,
-        offset: i64,
-        next: i64,
-        append_time_ms: Option<i64>,
-        payload: Option<&[u8]>,
-    ) {
+    pub fn push(&mut self, offset: i64, next: i64, stamp: Stamp, payload: Option<&[u8]>) {
         let start = self.bytes.len();
         let len = payload.map_or(TOMBSTONE, |payload| {
             self.bytes.extend_from_slice(payload);
             narrow(payload.len())
         });
-        self.heads.push(Head {
-            offset,
-            next,
-            append_time_ms: append_time_ms.unwrap_or(UNKNOWN_TIME),
-            fingerprint: 0,
-            start: narrow(start),
-            len,
-        });
+        let head = Head::new((offset, next), stamp, narrow(start), len);
+        self.heads.push(head);
     }
 
     /// Adds the lane's next records, whose payloads lie among bytes that `add` appends; it tells of each its place there. Gives
@@ -108,8 +128,8 @@ impl Block {
         let mut running = before;
         for head in &mut self.heads {
             let payload =
-                (head.len != TOMBSTONE).then(|| &self.bytes[head.start as usize..head.end()]);
-            running = fingerprint(running, head.offset, head.append_time_ms, payload);
+                (head.len != TOMBSTONE).then(|| &self.bytes[head.start() as usize..head.end()]);
+            running = fingerprint(running, head.offset, head.time_ms, payload);
             head.fingerprint = running;
         }
         running
@@ -123,8 +143,9 @@ impl Block {
         RawRecord {
             offset: head.offset,
             next: head.next,
-            append_time_ms: (head.append_time_ms != UNKNOWN_TIME).then_some(head.append_time_ms),
-            payload: (head.len != TOMBSTONE).then(|| &self.bytes[head.start as usize..head.end()]),
+            stamp: head.stamp(),
+            payload: (head.len != TOMBSTONE)
+                .then(|| &self.bytes[head.start() as usize..head.end()]),
         }
     }
 
@@ -194,7 +215,7 @@ impl Block {
         narrow(self.bytes.len() + following.bytes.len());
         self.bytes.extend_from_slice(&following.bytes);
         let moved = |head: &Head| Head {
-            start: head.start + base,
+            place: head.place + base,
             ..*head
         };
         self.heads.extend(following.heads.iter().map(moved));
@@ -209,7 +230,7 @@ impl Block {
         self.bytes.drain(..end);
         self.heads.drain(..count);
         let end = narrow(end);
-        self.heads.iter_mut().for_each(|head| head.start -= end);
+        self.heads.iter_mut().for_each(|head| head.place -= end);
     }
 
     /// Empties it; its memory stays.
@@ -228,26 +249,13 @@ impl Heads<'_> {
     /// # Panics
     /// As [`Block::push`].
     #[inline]
-    pub fn push(
-        &mut self,
-        offset: i64,
-        next: i64,
-        append_time_ms: Option<i64>,
-        payload: Option<Range<usize>>,
-    ) {
+    pub fn push(&mut self, offset: i64, next: i64, stamp: Stamp, payload: Option<Range<usize>>) {
         // A tombstone lies where the record before it ends.
         let end = self.0.last().map_or(0, |last| narrow(last.end()));
         let (start, len) = payload.map_or((end, TOMBSTONE), |range| {
             (narrow(range.start), narrow(range.len()))
         });
-        self.0.push(Head {
-            offset,
-            next,
-            append_time_ms: append_time_ms.unwrap_or(UNKNOWN_TIME),
-            fingerprint: 0,
-            start,
-            len,
-        });
+        self.0.push(Head::new((offset, next), stamp, start, len));
     }
 }
 
@@ -259,7 +267,7 @@ fn narrow(position: usize) -> u32 {
 
 /// The lane's fingerprint after one more record: XXH3-64 over the one before, the record's offset, time and length, and
 /// the hash of its whole payload. Replicas that read other bytes under the same offsets differ in it.
-fn fingerprint(before: u64, offset: i64, append_time_ms: i64, payload: Option<&[u8]>) -> u64 {
+fn fingerprint(before: u64, offset: i64, time_ms: i64, payload: Option<&[u8]>) -> u64 {
     // A tombstone and an empty payload are different records.
     let (hash, length) = payload.map_or((0, u64::MAX), |payload| {
         (xxh3_64(payload), payload.len() as u64)
@@ -267,7 +275,7 @@ fn fingerprint(before: u64, offset: i64, append_time_ms: i64, payload: Option<&[
     let mut text = [0_u8; 32];
     text[..8].copy_from_slice(&hash.to_le_bytes());
     text[8..16].copy_from_slice(&offset.to_le_bytes());
-    text[16..24].copy_from_slice(&append_time_ms.to_le_bytes());
+    text[16..24].copy_from_slice(&time_ms.to_le_bytes());
     text[24..].copy_from_slice(&length.to_le_bytes());
     xxh3_64_with_seed(&text, before)
 }
@@ -276,33 +284,33 @@ fn fingerprint(before: u64, offset: i64, append_time_ms: i64, payload: Option<&[
 mod tests {
     use super::*;
 
-    fn one(offset: i64, time: Option<i64>, payload: Option<&[u8]>) -> Block {
+    fn one(offset: i64, stamp: Stamp, payload: Option<&[u8]>) -> Block {
         let mut block = Block::default();
-        block.push(offset, offset + 1, time, payload);
+        block.push(offset, offset + 1, stamp, payload);
         block
     }
 
     #[test]
     fn records_come_back_as_they_were_pushed() {
-        let mut block = one(7, Some(5), Some(b"first"));
-        block.push(9, 12, None, None);
-        block.push(12, 13, Some(-1), Some(b""));
-        let mut more = one(13, None, Some(b"fourth"));
-        more.push(20, 21, None, None);
+        let mut block = one(7, Stamp::Producer(5), Some(b"first"));
+        block.push(9, 12, Stamp::None, None);
+        block.push(12, 13, Stamp::Log(-1), Some(b""));
+        let mut more = one(13, Stamp::None, Some(b"fourth"));
+        more.push(20, 21, Stamp::None, None);
         block.append(&more);
         let records: Vec<RawRecord<'_>> = block.records().collect();
-        let record = |offset, next, append_time_ms, payload| RawRecord {
+        let record = |offset, next, stamp, payload| RawRecord {
             offset,
             next,
-            append_time_ms,
+            stamp,
             payload,
         };
         let expected = [
-            record(7, 8, Some(5), Some(&b"first"[..])),
-            record(9, 12, None, None),
-            record(12, 13, Some(-1), Some(&b""[..])),
-            record(13, 14, None, Some(&b"fourth"[..])),
-            record(20, 21, None, None),
+            record(7, 8, Stamp::Producer(5), Some(&b"first"[..])),
+            record(9, 12, Stamp::None, None),
+            record(12, 13, Stamp::Log(-1), Some(&b""[..])),
+            record(13, 14, Stamp::None, Some(&b"fourth"[..])),
+            record(20, 21, Stamp::None, None),
         ];
         assert_eq!(records, expected);
         assert_eq!((block.len(), block.byte_len()), (5, 11));
@@ -323,15 +331,15 @@ mod tests {
 
     #[test]
     fn records_that_lie_among_other_bytes_are_the_same() {
-        let mut plain = one(7, Some(5), Some(b"first"));
-        plain.push(9, 10, None, None);
-        plain.push(10, 11, None, Some(b"third"));
+        let mut plain = one(7, Stamp::Producer(5), Some(b"first"));
+        plain.push(9, 10, Stamp::None, None);
+        plain.push(10, 11, Stamp::None, Some(b"third"));
         let mut block = Block::default();
         let added: Result<usize, ()> = block.append_with(|bytes, heads| {
             bytes.extend_from_slice(b"..first..k.third..");
-            heads.push(7, 8, Some(5), Some(2..7));
-            heads.push(9, 10, None, None);
-            heads.push(10, 11, None, Some(11..16));
+            heads.push(7, 8, Stamp::Producer(5), Some(2..7));
+            heads.push(9, 10, Stamp::None, None);
+            heads.push(10, 11, Stamp::None, Some(11..16));
             Ok(3)
         });
         assert_eq!(added, Ok(3));
@@ -339,7 +347,7 @@ mod tests {
         assert_eq!(block.seal(1), plain.seal(1));
         let refused = block.append_with(|bytes, heads| {
             bytes.extend_from_slice(b"more");
-            heads.push(11, 12, None, Some(18..22));
+            heads.push(11, 12, Stamp::None, Some(18..22));
             Err::<(), _>("damaged")
         });
         assert_eq!(
@@ -355,7 +363,7 @@ mod tests {
                 .collect::<Vec<_>>(),
             [Some(&b"third"[..])]
         );
-        let mut more = one(11, None, Some(b"x"));
+        let mut more = one(11, Stamp::None, Some(b"x"));
         more.append(&block);
         assert_eq!(more.record(1).payload, Some(&b"third"[..]));
     }
@@ -366,14 +374,14 @@ mod tests {
         let mut in_the_middle = long.clone();
         in_the_middle[500] = b'y';
         let blocks = [
-            one(1, Some(1), Some(&long)),
-            one(2, Some(1), Some(&long)),
-            one(1, Some(2), Some(&long)),
-            one(1, None, Some(&long)),
-            one(1, Some(1), Some(&long[1..])),
-            one(1, Some(1), Some(&in_the_middle)),
-            one(1, Some(1), Some(b"")),
-            one(1, Some(1), None),
+            one(1, Stamp::Producer(1), Some(&long)),
+            one(2, Stamp::Producer(1), Some(&long)),
+            one(1, Stamp::Producer(2), Some(&long)),
+            one(1, Stamp::None, Some(&long)),
+            one(1, Stamp::Producer(1), Some(&long[1..])),
+            one(1, Stamp::Producer(1), Some(&in_the_middle)),
+            one(1, Stamp::Producer(1), Some(b"")),
+            one(1, Stamp::Producer(1), None),
         ];
         let mut seen = std::collections::BTreeSet::new();
         for mut block in blocks {
@@ -384,12 +392,12 @@ mod tests {
 
     #[test]
     fn the_fingerprint_runs_on_over_blocks() {
-        let mut whole = one(0, None, Some(b"a"));
-        whole.append(&one(1, None, Some(b"b")));
+        let mut whole = one(0, Stamp::None, Some(b"a"));
+        whole.append(&one(1, Stamp::None, Some(b"b")));
         let end = whole.seal(42);
-        let mut first = one(0, None, Some(b"a"));
+        let mut first = one(0, Stamp::None, Some(b"a"));
         let between = first.seal(42);
         assert_eq!(between, whole.heads()[0].fingerprint);
-        assert_eq!(one(1, None, Some(b"b")).seal(between), end);
+        assert_eq!(one(1, Stamp::None, Some(b"b")).seal(between), end);
     }
 }

@@ -163,7 +163,7 @@ impl SourceReader for ClientReader {
         let most = max_bytes.saturating_sub(before) / open.record_weight;
         let read = self.source.poll(open.partition, most, |record| {
             let next = record.offset + 1;
-            block.push(record.offset, next, record.append_time, record.payload);
+            block.push(record.offset, next, record.stamp, record.payload);
         });
         let read = read.map_err(|error| classify(open.partition, error))?;
         if let Some(weight) = (block.weight() - before).checked_div(read) {
@@ -229,7 +229,8 @@ fn classify(partition: i32, error: KafkaSourceError) -> SourceError {
         | KafkaSourceError::Unreachable { .. }
         | KafkaSourceError::Refused { .. }
         | KafkaSourceError::TopicMissing { .. }
-        | KafkaSourceError::Compacted { .. } => unavailable(error),
+        | KafkaSourceError::Compacted { .. }
+        | KafkaSourceError::ProducersTimes { .. } => unavailable(error),
         KafkaSourceError::OffsetOutOfRange { .. } => SourceError::Gone {
             lane: partition.to_string(),
             message: error.to_string(),

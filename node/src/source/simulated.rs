@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
+use unisono_engine::record::Stamp;
 
 use unisono_replication::rt;
 use unisono_replication::rt::simulated::{Node, current_node};
@@ -200,7 +201,7 @@ impl SourceReader for Reader {
             block.push(
                 offset,
                 offset + 1,
-                Some(record.append_time_ms),
+                Stamp::Producer(record.append_time_ms),
                 Some(payload),
             );
             count += 1;
@@ -242,6 +243,10 @@ pub(crate) fn survey() -> Box<dyn SourceSurvey> {
 }
 
 impl SourceSurvey for Survey {
+    fn stamps(&mut self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
     fn begin(&mut self) -> Result<Vec<FoundLane>, SourceError> {
         let state = lock(&self.log.0);
         if state.blind.contains(&self.node) {

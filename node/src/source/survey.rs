@@ -46,6 +46,12 @@ pub trait SourceSurvey: Send {
     /// [`SourceError::Unavailable`]: also if the source can be reached, but its lanes cannot be read as Unisono reads.
     fn begin(&mut self) -> Result<Vec<FoundLane>, SourceError>;
 
+    /// Whether records are stamped when they are appended.
+    ///
+    /// # Errors
+    /// [`SourceError::Unavailable`]: also if they are not.
+    fn stamps(&mut self) -> Result<(), SourceError>;
+
     /// What has changed beside the lanes that are known.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use unisono::config::{self, KafkaReader, Properties, SourceConfig, SourceKind, StartAt};
 use unisono::signal::Signal;
 use unisono::source::{self, Block, LaneTrail, SourceError, SourceReader};
+use unisono_engine::record::Stamp;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const READ_AHEAD: usize = 1 << 20;
@@ -15,7 +16,7 @@ const BLOCK: usize = 256 << 10;
 const WAIT: Duration = Duration::from_millis(20);
 
 /// Offset, time and payload of a record.
-pub type Record = (i64, Option<i64>, Option<Vec<u8>>);
+pub type Record = (i64, Stamp, Option<Vec<u8>>);
 
 /// One lane, and what came of it.
 pub struct Lane {
@@ -93,7 +94,7 @@ impl Lanes {
             lane.trail.pass(&mut block);
             let records = block.records().map(|record| {
                 let payload = record.payload.map(<[u8]>::to_vec);
-                (record.offset, record.append_time_ms, payload)
+                (record.offset, record.stamp, payload)
             });
             lane.records.extend(records);
             count += filled?;

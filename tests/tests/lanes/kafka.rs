@@ -199,6 +199,40 @@ fn a_compacted_topic_is_refused_until_it_is_not() {
     assert_eq!(served.terminate().unwrap(), 0);
 }
 
+/// The brokers' default is the producers' time.
+#[test]
+fn append_time_is_what_the_log_stamps_and_no_producers_time() {
+    let Some(broker) = TestBroker::shared() else {
+        return;
+    };
+    broker.create_topic("stamped", 1).unwrap();
+    let (_dir, mut served) = on_topic_with(broker, "stamped", |config| {
+        config.replace(
+            "time = { field = \"t\", format = \"s\" }",
+            "time = { from = \"append_time\" }",
+        )
+    });
+    served.start();
+    served
+        .wait_ready(503, "message.timestamp.type CreateTime")
+        .unwrap();
+    assert_eq!(lanes(&served).unwrap(), []);
+    broker.delete_topic("stamped").unwrap();
+    let by_log = [("message.timestamp.type", "LogAppendTime")];
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = broker.create_topic_with("stamped", 1, &by_log) {
+        assert!(Instant::now() < deadline, "{error}");
+    }
+    let began = jiff::Timestamp::now().as_second();
+    broker.produce("stamped", 0, &seconds(0..4, "x")).unwrap();
+    let rows = served.wait_rows(1).unwrap();
+    // Not in the windows of 1970 that the records' own times say.
+    let row: serde_json::Value = serde_json::from_str(&rows[0]).unwrap();
+    let start: jiff::Timestamp = row["start"].as_str().unwrap().parse().unwrap();
+    assert!(start.as_second() >= began - 60, "{row}");
+    assert_eq!(served.terminate().unwrap(), 0);
+}
+
 #[test]
 fn another_kafka_cluster_at_the_address_gives_no_row_and_both_ids_are_named() {
     if TestBroker::skipped() {

@@ -6,7 +6,7 @@ use crate::pane::PaneStore;
 use crate::plan::{Derived, Program};
 use crate::record::Record;
 use crate::revise::Touched;
-use crate::spec::Timestamp;
+use crate::spec::{PipelineSpec, Timestamp};
 use crate::stats::{Counters, count};
 use crate::watermark::EventTimes;
 use crate::window::{PaneKey, Placement, place};
@@ -53,9 +53,7 @@ impl LaneState {
         let time = shared.time(program.time, record);
         let fault = match time {
             None => Some(Reason::BadTime),
-            Some(time) if self.latest_time.is_some_and(|latest| time > latest) => {
-                Some(Reason::Future)
-            }
+            Some(time) if self.is_too_new(time, &program.spec, record) => Some(Reason::Future),
             Some(_) => None,
         };
         let (Some(time), None) = (time, fault) else {
@@ -87,6 +85,16 @@ impl LaneState {
             },
         };
         self.count(program, shared, (pane, time), record);
+    }
+
+    /// What the log has stamped says it for itself, live and replayed alike; of other records the tick's clock says it.
+    #[inline]
+    fn is_too_new(&self, time: Timestamp, spec: &PipelineSpec, record: &Record<'_>) -> bool {
+        let latest = match (record.append_time, spec.max_future_ms) {
+            (Some(appended), Some(most)) => Some(Timestamp(appended.0.saturating_add(most))),
+            _ => self.latest_time,
+        };
+        latest.is_some_and(|latest| time > latest)
     }
 
     #[inline]

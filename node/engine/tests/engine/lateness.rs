@@ -1,6 +1,10 @@
 //! Which records are late, and for which windows.
 
-use unisono_engine::spec::PipelineSpec;
+use unisono_engine::dead_letter::Reason;
+use unisono_engine::decimal::Decimal;
+use unisono_engine::record::{Cells, Record, RecordState};
+use unisono_engine::spec::{PipelineSpec, TimeSource, Timestamp};
+use unisono_engine::{FeedEngine, TickEnd};
 
 use crate::timeline::{PIPELINE, Player, check, idle, lag, only_values_above_zero, plain, window};
 
@@ -101,4 +105,54 @@ fn what_where_drops_is_never_a_dead_letter() {
         (stats.records, stats.counted, stats.filtered, stats.late),
         (6, 1, 3, 1)
     );
+}
+
+/// Of records of these event times and append times, in seconds: how many count, and how many lie in the future.
+fn counted_and_future(agreed: Option<i64>, times: &[(i64, Option<i64>)]) -> (u64, u64) {
+    let spec = PipelineSpec {
+        max_future_ms: Some(300_000),
+        ..plain()
+    };
+    let TimeSource::Field { column, .. } = spec.time else {
+        unreachable!("a field holds the time")
+    };
+    let mut feed = FeedEngine::new();
+    feed.add_pipeline(PIPELINE, spec, &mut []);
+    let (_, mut lane) = feed.add_lane("a".to_owned());
+    let seconds = |time: i64| Timestamp(time * 1000);
+    lane.begin(agreed.map(seconds));
+    for (offset, &(time, appended)) in (0..).zip(times) {
+        let mut cells = Cells::new(8);
+        cells.set_number(column, Decimal::from_i64(time));
+        lane.absorb(&Record {
+            offset,
+            append_time: appended.map(seconds),
+            state: RecordState::Decoded,
+            payload: b"{}",
+            cells: &cells,
+        });
+    }
+    let end = TickEnd {
+        agreed: agreed.map(seconds),
+        at_end: &[],
+    };
+    drop(feed.settle(&mut [&mut lane], end));
+    let stats = feed.stats(PIPELINE).unwrap();
+    (stats.counted, stats.dead_letters.get(Reason::Future))
+}
+
+#[test]
+fn what_the_log_stamped_is_judged_by_that_live_and_replayed_alike() {
+    let times = [(1000, Some(1000)), (1301, Some(1000)), (1300, Some(1000))];
+    for agreed in [None, Some(0), Some(1000), Some(100_000)] {
+        assert_eq!(counted_and_future(agreed, &times), (2, 1), "{agreed:?}");
+    }
+}
+
+#[test]
+fn what_nobody_stamped_is_judged_by_the_ticks_clock() {
+    let times = [(1000, None), (1301, None), (1300, None)];
+    assert_eq!(counted_and_future(None, &times), (3, 0));
+    assert_eq!(counted_and_future(Some(1000), &times), (2, 1));
+    assert_eq!(counted_and_future(Some(100_000), &times), (3, 0));
 }

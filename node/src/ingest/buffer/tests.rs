@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use unisono_engine::record::Stamp;
 
 use super::super::end::SILENT;
 use super::super::read_ahead::{OUTSIDE, ReadAhead};
@@ -24,7 +25,7 @@ fn filled(offsets: &[i64], size: usize, per_block: usize) -> (LaneBuffer, Vec<u6
     for group in offsets.chunks(per_block) {
         let mut block = Block::default();
         for &offset in group {
-            block.push(offset, offset + 1, None, Some(&payload));
+            block.push(offset, offset + 1, Stamp::None, Some(&payload));
         }
         running = block.seal(running);
         fingerprints.extend(block.heads().iter().map(|head| head.fingerprint));
@@ -107,7 +108,7 @@ fn other_records_under_the_same_offsets_are_dropped_and_read_again() {
     assert_eq!(buffer.level(), (0, 1));
     // What the reader had under way does not follow on what is here.
     let mut late = Block::default();
-    late.push(4, 5, None, Some(b"late"));
+    late.push(4, 5, Stamp::None, Some(b"late"));
     assert!(buffer.push(late).is_some());
     let (from, fingerprint, marks, reason) = buffer.take_again().unwrap();
     assert_eq!((from, fingerprint), (1, fingerprints[0]));
@@ -120,7 +121,7 @@ fn other_records_under_the_same_offsets_are_dropped_and_read_again() {
     // The right ones this time.
     let mut right = Block::default();
     for offset in 1..4 {
-        right.push(offset, offset + 1, None, Some(&[b'x'; 10]));
+        right.push(offset, offset + 1, Stamp::None, Some(&[b'x'; 10]));
     }
     right.seal(fingerprint);
     let agreed = right.heads()[1].fingerprint;
@@ -145,7 +146,7 @@ fn a_full_buffer_makes_room_for_what_a_tick_asks() {
     let room = LaneRoom::new(&ReadAhead::new(0), Arc::clone(&signal));
     let buffer = LaneBuffer::new(Arc::clone(&room), 0);
     let mut large = Block::default();
-    large.push(0, 1, None, Some(&vec![b'x'; OUTSIDE + 1]));
+    large.push(0, 1, Stamp::None, Some(&vec![b'x'; OUTSIDE + 1]));
     buffer.push(large);
     assert!(!buffer.has_room() && !room.has_room());
     assert!(!signal.is_raised());
@@ -165,7 +166,7 @@ fn the_taker_is_told_once_of_what_it_asked_for_and_of_nothing_else() {
     let mut running = 0;
     let mut push = |offset| {
         let mut block = Block::default();
-        block.push(offset, offset + 1, None, Some(b"x"));
+        block.push(offset, offset + 1, Stamp::None, Some(b"x"));
         running = block.seal(running);
         buffer.push(block);
         (running, told.load(Ordering::SeqCst))
@@ -190,7 +191,7 @@ fn small_blocks_become_one_and_what_was_taken_stays_as_it_was() {
     let mut fingerprints = Vec::new();
     let mut push = |offset: i64| {
         let mut block = Block::default();
-        block.push(offset, offset + 1, None, Some(b"x"));
+        block.push(offset, offset + 1, Stamp::None, Some(b"x"));
         running = block.seal(running);
         fingerprints.push(running);
         assert_eq!(buffer.push(block).is_some(), offset % 1000 != 0, "{offset}");
@@ -227,7 +228,7 @@ fn a_million_tombstones_and_a_million_empty_lines_stay_within_the_budget() {
             }
             let mut block = node.block();
             while block.weight() < FULL {
-                block.push(next[lane], next[lane] + 1, None, payload);
+                block.push(next[lane], next[lane] + 1, Stamp::None, payload);
                 next[lane] += 1;
             }
             block.seal(0);
@@ -302,7 +303,7 @@ fn who_waits_for_an_arrival_is_woken_once() {
     let (buffer, _) = filled(&[0], 10, 1);
     let push = |offset: i64| {
         let mut block = Block::default();
-        block.push(offset, offset + 1, None, None);
+        block.push(offset, offset + 1, Stamp::None, None);
         buffer.push(block);
     };
     let waiting = Arc::new(Notify::new());

@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use unisono_engine::record::Stamp;
+
 use super::compression::{Compression, Decompressor};
 
 /// What a batch has before its records.
@@ -51,8 +53,8 @@ pub struct Batch<'a> {
 pub struct Located {
     /// Its position in the partition.
     pub offset: i64,
-    /// Milliseconds since 1970; `None`: unknown.
-    pub time: Option<i64>,
+    /// What it is stamped with.
+    pub stamp: Stamp,
     /// Its payload; `None`: a tombstone.
     pub payload: Option<Range<usize>>,
 }
@@ -165,10 +167,14 @@ impl<'a> Batch<'a> {
             if record.offset < from {
                 continue;
             }
-            let time = appended.unwrap_or(record.timestamp);
+            let stamp = match (appended, record.timestamp) {
+                (Some(time), _) => Stamp::Log(time),
+                (None, -1) => Stamp::None,
+                (None, time) => Stamp::Producer(time),
+            };
             each(Located {
                 offset: record.offset,
-                time: (time != -1).then_some(time),
+                stamp,
                 payload: record.value,
             });
             given += 1;

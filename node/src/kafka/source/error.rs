@@ -87,6 +87,12 @@ pub enum KafkaSourceError {
          compacted"
     )]
     Compacted { topic: String, policy: String },
+    /// Records have no time of the log's. Wait for the topic to change, or go by a field.
+    #[error(
+        "kafka source {topic}: its records carry the times of those who produced them (message.timestamp.type {kind}), not when \
+         they were appended; set message.timestamp.type to LogAppendTime, or name a field that holds the time"
+    )]
+    ProducersTimes { topic: String, kind: String },
     /// The brokers do not let this client read. Grant it that, or wait until somebody does.
     #[error(
         "kafka source {topic}: the topic may not be read by this client; grant it Read and Describe, or correct its user"

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rdkafka::Message;
 use rdkafka::consumer::BaseConsumer;
 use rdkafka::message::BorrowedMessage;
+use rdkafka::{Message, Timestamp};
+use unisono_engine::record::Stamp;
 
 use super::RawRecord;
 use super::error::KafkaSourceError;
@@ -104,7 +105,7 @@ impl Lane {
 pub(super) struct Stray {
     pub(super) partition: i32,
     offset: i64,
-    append_time: Option<i64>,
+    stamp: Stamp,
     payload: Option<Vec<u8>>,
 }
 
@@ -113,7 +114,7 @@ impl Stray {
         Self {
             partition: message.partition(),
             offset: message.offset(),
-            append_time: message.timestamp().to_millis(),
+            stamp: stamp_of(message.timestamp()),
             payload: message.payload().map(<[u8]>::to_vec),
         }
     }
@@ -121,8 +122,16 @@ impl Stray {
     pub(super) fn record(&self) -> RawRecord<'_> {
         RawRecord {
             offset: self.offset,
-            append_time: self.append_time,
+            stamp: self.stamp,
             payload: self.payload.as_deref(),
         }
+    }
+}
+
+fn stamp_of(time: Timestamp) -> Stamp {
+    match time {
+        Timestamp::NotAvailable => Stamp::None,
+        Timestamp::CreateTime(millis) => Stamp::Producer(millis),
+        Timestamp::LogAppendTime(millis) => Stamp::Log(millis),
     }
 }

@@ -110,22 +110,7 @@ impl KafkaTopic {
     /// [`KafkaSourceError::Compacted`], or [`KafkaSourceError::Property`].
     pub fn refuse_compaction(&self, timeout: Duration) -> Result<(), KafkaSourceError> {
         let topic = &self.config.topic;
-        let clients = self.config.watcher()?;
-        let admin: AdminClient<DefaultClientContext> = clients
-            .create()
-            .map_err(|error| self.config.refused(&error))?;
-        let admin = clients.keep(admin);
-        let options = AdminOptions::new().request_timeout(Some(timeout));
-        let asked = [ResourceSpecifier::Topic(topic)];
-        let deadline = Instant::now() + timeout;
-        let policy = match block_on(admin.describe_configs(&asked, &options), deadline) {
-            Some(Ok(described)) => described
-                .iter()
-                .filter_map(|resource| resource.as_ref().ok())
-                .find_map(|resource| resource.get("cleanup.policy")?.value.clone()),
-            Some(Err(_)) | None => None,
-        };
-        match policy {
+        match self.setting("cleanup.policy", timeout)? {
             Some(policy) if policy.split(',').any(|part| part.trim() == "compact") => {
                 Err(KafkaSourceError::Compacted {
                     topic: topic.clone(),
@@ -141,5 +126,50 @@ impl KafkaTopic {
                 Ok(())
             }
         }
+    }
+
+    /// Refuses a topic whose records are stamped by who produced them: that is no append time. Waits at most `timeout`; who
+    /// may not ask is believed to know.
+    ///
+    /// # Errors
+    /// [`KafkaSourceError::ProducersTimes`], or [`KafkaSourceError::Property`].
+    pub fn refuse_producers_times(&self, timeout: Duration) -> Result<(), KafkaSourceError> {
+        let topic = &self.config.topic;
+        match self.setting("message.timestamp.type", timeout)? {
+            Some(kind) if kind == "LogAppendTime" => Ok(()),
+            Some(kind) => Err(KafkaSourceError::ProducersTimes {
+                topic: topic.clone(),
+                kind,
+            }),
+            None => {
+                tracing::warn!(
+                    topic,
+                    "the brokers do not tell whether the topic stamps its records when they are appended; those that it does not \
+                     are dead letters of pipelines that go by that time"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// A setting of the topic; `None` where the brokers do not tell.
+    fn setting(&self, name: &str, timeout: Duration) -> Result<Option<String>, KafkaSourceError> {
+        let clients = self.config.watcher()?;
+        let admin: AdminClient<DefaultClientContext> = clients
+            .create()
+            .map_err(|error| self.config.refused(&error))?;
+        let admin = clients.keep(admin);
+        let options = AdminOptions::new().request_timeout(Some(timeout));
+        let asked = [ResourceSpecifier::Topic(&self.config.topic)];
+        let deadline = Instant::now() + timeout;
+        Ok(
+            match block_on(admin.describe_configs(&asked, &options), deadline) {
+                Some(Ok(described)) => described
+                    .iter()
+                    .filter_map(|resource| resource.as_ref().ok())
+                    .find_map(|resource| resource.get(name)?.value.clone()),
+                Some(Err(_)) | None => None,
+            },
+        )
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
+use unisono_engine::spec::TimeSource;
 use unisono_replication::command::{FeedId, LaneEntry, SinkEntry, SourceEntry};
 use unisono_replication::machine::{BUILTIN_SINK, Feed, Machine, Wanted};
 use unisono_replication::rt;
@@ -140,6 +141,12 @@ impl Look {
         let (names, max_skew_ms) = (read.sources, read.max_skew_ms);
         let holders = self.holders_of_sources(&names)?;
         let sources: Vec<SourceEntry> = self.fetch(&holders, &Question::Sources(names.clone()))?;
+        if matches!(read.spec.time, TimeSource::AppendTime) {
+            if self.asks == Asks::Nobody {
+                return Err(Fault::Elsewhere);
+            }
+            self.fetch::<()>(&holders, &Question::Stamps(names.clone()))?;
+        }
         let lanes = match home(&self.machine, &sources, max_skew_ms) {
             Some(_) => None,
             None if self.asks == Asks::Nobody => return Err(Fault::Elsewhere),

@@ -1,6 +1,7 @@
 use super::*;
 use crate::ingest::{LaneRoom, ReadAhead};
 use crate::source::Block;
+use unisono_engine::record::Stamp;
 
 /// A lane's buffer with a record at each of the offsets; the chain of fingerprints begins at the first of them.
 fn buffer(offsets: std::ops::Range<i64>) -> Arc<LaneBuffer> {
@@ -9,7 +10,7 @@ fn buffer(offsets: std::ops::Range<i64>) -> Arc<LaneBuffer> {
     let mut running = 0;
     for offset in offsets {
         let mut block = Block::default();
-        block.push(offset, offset + 1, None, Some(b"x"));
+        block.push(offset, offset + 1, Stamp::None, Some(b"x"));
         running = block.seal(running);
         buffer.push(block);
     }

@@ -1,6 +1,7 @@
 //! Bytes into lines, with their positions.
 
 use crate::source::Block;
+use unisono_engine::record::Stamp;
 
 /// Longest line in bytes. Of a longer one only that much is given, so that it is no JSON and
 /// becomes a dead letter: one line must not take all memory.
@@ -62,10 +63,15 @@ impl LineSplitter {
     fn complete(&mut self, last: &[u8], block: &mut Block) {
         let (offset, next) = (signed(self.position), signed(self.read_to));
         if self.pending.is_empty() {
-            block.push(offset, next, None, Some(&last[..last.len().min(MAX_LINE)]));
+            block.push(
+                offset,
+                next,
+                Stamp::None,
+                Some(&last[..last.len().min(MAX_LINE)]),
+            );
         } else {
             self.keep(last);
-            block.push(offset, next, None, Some(&self.pending));
+            block.push(offset, next, Stamp::None, Some(&self.pending));
             self.pending.clear();
         }
         self.position = self.read_to;

@@ -91,6 +91,13 @@ impl FilesSurvey {
 }
 
 impl SourceSurvey for FilesSurvey {
+    /// Files have no times, and `check` says so first.
+    fn stamps(&mut self) -> Result<(), SourceError> {
+        Err(SourceError::Unavailable(
+            "its records are lines of files, which have no append time: name a field that holds the time".into(),
+        ))
+    }
+
     fn begin(&mut self) -> Result<Vec<FoundLane>, SourceError> {
         let files = self.list()?;
         let lanes = files.iter().map(|file| new_lane(file, 0));

@@ -47,7 +47,7 @@ impl Target for Block {
         self.append_with(|bytes, heads| {
             batch.read(from, decompressor, bytes, |record| {
                 let next = record.offset + 1;
-                heads.push(record.offset, next, record.time, record.payload);
+                heads.push(record.offset, next, record.stamp, record.payload);
             })
         })
     }

@@ -62,6 +62,10 @@ impl SourceSurvey for KafkaSurvey {
         Ok(lanes)
     }
 
+    fn stamps(&mut self) -> Result<(), SourceError> {
+        self.topic.refuse_producers_times(ASK).map_err(unavailable)
+    }
+
     /// What a new partition holds came after the feed began, so it is read from its log's start.
     fn look(&mut self, known: &[KnownLane]) -> Result<Found, SourceError> {
         let is_known = |name: &str| known.iter().any(|lane| lane.trail.name == name);

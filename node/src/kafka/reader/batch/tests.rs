@@ -122,7 +122,7 @@ fn read(bytes: &[u8], from: i64) -> Result<Found, BatchError> {
             let text = record
                 .payload
                 .map(|range| String::from_utf8(plain[range].to_vec()).unwrap());
-            found.push((record.offset, record.time, text));
+            found.push((record.offset, record.stamp.millis(), text));
         }
         at += length;
     }
