@@ -1,6 +1,7 @@
 //! What a pipeline means: its fields, its conditions and values, and the one text by which all replicas know it.
 
 mod fields;
+mod format;
 mod functions;
 mod notes;
 mod show;
@@ -11,6 +12,7 @@ mod zone;
 use unisono_engine::spec::PipelineSpec;
 
 pub use fields::{FieldPath, FieldPathError, FieldSet, Key, remap};
+pub use format::{Decoding, Format, Layout, MOST_RECORD_BYTES, TextFormat};
 pub use notes::notes;
 pub use show::show;
 pub use sql::{Names, parse_condition, parse_group, parse_having, parse_value};
@@ -19,6 +21,15 @@ pub use zone::zone_named;
 
 /// The sink that needs no config.
 pub use unisono_replication::machine::BUILTIN_SINK;
+
+/// What of a definition is done once for a whole feed: pipelines that differ in it are read apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// How far a lane may be ahead of the slowest one.
+    pub max_skew_ms: Option<i64>,
+    /// How payloads become records.
+    pub decoding: Decoding,
+}
 
 /// A pipeline, checked.
 #[derive(Clone, Debug)]
@@ -35,6 +46,8 @@ pub struct PipelineDefinition {
     pub spec: PipelineSpec,
     /// How far, in milliseconds of event time, a lane may be ahead of the slowest one; `None`: as far as it is read.
     pub max_skew_ms: Option<i64>,
+    /// How the records of its sources are written.
+    pub decoding: Decoding,
     /// What is right in its file, and probably not what was meant.
     pub warnings: Vec<String>,
     /// All of the above but the sink and the warnings as JSON: the same text for the same definition. It stands in the Raft log.
@@ -49,7 +62,7 @@ impl PipelineDefinition {
         sink: String,
         fields: FieldSet,
         spec: PipelineSpec,
-        max_skew_ms: Option<i64>,
+        terms: Terms,
     ) -> Self {
         let mut definition = Self {
             name: spec.name.clone(),
@@ -57,12 +70,22 @@ impl PipelineDefinition {
             sink,
             fields,
             spec,
-            max_skew_ms,
+            max_skew_ms: terms.max_skew_ms,
+            decoding: terms.decoding,
             warnings: Vec::new(),
             canonical: String::new(),
         };
         definition.canonical = wire::write(&definition);
         definition
+    }
+
+    /// What its feed has to do for it.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        Terms {
+            max_skew_ms: self.max_skew_ms,
+            decoding: self.decoding.clone(),
+        }
     }
 
     /// Rebuilds the definition of a pipeline whose rows go to `sink` from its canonical text: the same `fields` and `spec`

@@ -27,7 +27,7 @@ use unisono_replication::rt::mpsc::{
 };
 
 use crate::decode::Decoder;
-use crate::definition::{FieldSet, notes};
+use crate::definition::{FieldSet, Terms, notes};
 use crate::ingest::{FoldLane, LaneBuffer, ReadAhead, SourceFetcher, Tell, Workers};
 use crate::results::ResultsLog;
 use crate::room::FeedRoom;
@@ -39,7 +39,7 @@ use joining::Join;
 use queue::Queue;
 use removing::Remove;
 use runner::Runner;
-pub use setup::{FeedPlan, PlannedLane, SetupError, max_skew_ms};
+pub use setup::{FeedPlan, PlannedLane, SetupError, terms};
 
 /// How long a look at a feed may wait for the tick that is under way.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
@@ -54,7 +54,9 @@ pub struct Feed {
     sources: Vec<String>,
     /// Those that the lanes' decoders read from the last message sent on.
     fields: Mutex<FieldSet>,
-    max_skew_ms: Option<i64>,
+    terms: Terms,
+    /// For the lanes of each source that come to be.
+    decoders: Mutex<Vec<Decoder>>,
     workers: Arc<Workers>,
     sender: Option<Sender<Handed>>,
     gate: Arc<Gate>,
@@ -205,12 +207,13 @@ impl Feed {
             .collect::<std::io::Result<Vec<_>>>()
             .map_err(SetupError::Thread)?;
         let gate = Arc::new(Gate::default());
+        let decoders = plan.decoders();
         let mut buffers = Vec::new();
         let mut lanes = Vec::new();
         for (number, (lane, engine)) in (0..).zip(plan.lanes.into_iter().zip(plan.engines)) {
             let buffer = fetchers[lane.source].add_lane(lane.trail, lane.retired);
             buffers.push(Arc::clone(&buffer));
-            let decoder = Decoder::new(&plan.fields);
+            let decoder = decoders[lane.source].clone();
             lanes.push(fold_lane(number, engine, decoder, buffer, &workers, &gate));
         }
         let shared = Arc::new(Shared::default());
@@ -236,7 +239,8 @@ impl Feed {
             lanes: Mutex::new(buffers),
             sources: plan.sources.into_iter().map(|source| source.name).collect(),
             fields: Mutex::new(plan.fields),
-            max_skew_ms: plan.max_skew_ms,
+            terms: plan.terms,
+            decoders: Mutex::new(decoders),
             workers,
             sender: Some(sender),
             gate,
@@ -250,7 +254,7 @@ impl Feed {
         let label = lane_label(&self.sources[source], &trail.name);
         let buffer = self.fetchers[source].add_lane(trail, false);
         lock(&self.lanes).push(Arc::clone(&buffer));
-        let decoder = Decoder::new(&lock(&self.fields));
+        let decoder = lock(&self.decoders)[source].clone();
         let workers = Arc::clone(&self.workers);
         let lane = Box::new(move |id: LaneId, engine, gate: &Arc<Gate>| {
             fold_lane(id.0, engine, decoder, buffer, &workers, gate)
@@ -328,10 +332,24 @@ impl Feed {
         observed.map_or_else(Vec::new, |observed| notes(&observed, &lock(&self.fields)))
     }
 
+    /// What the feed does for all of its pipelines.
+    #[must_use]
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Lanes that are added from now on are decoded to these fields.
+    fn decode(&self, fields: &FieldSet) {
+        for decoder in lock(&self.decoders).iter_mut() {
+            *decoder = decoder.over(fields);
+        }
+        lock(&self.fields).clone_from(fields);
+    }
+
     /// How far, in milliseconds of event time, a lane may be ahead of the slowest one; `None`: as far as it is read.
     #[must_use]
     pub fn max_skew_ms(&self) -> Option<i64> {
-        self.max_skew_ms
+        self.terms.max_skew_ms
     }
 
     /// How far event time has come in each lane, by lane.

@@ -5,7 +5,7 @@
 //! (default 5) change the load. Settling (closing windows and merging panes) and writing rows are counted apart.
 #![allow(clippy::unwrap_used)]
 
-use unisono::decode::Decoder;
+use unisono::decode::json::JsonDecoder;
 use unisono::definition::{FieldPath, FieldSet, PipelineDefinition};
 use unisono::source::Block;
 use unisono_engine::row::Incarnation;
@@ -208,7 +208,8 @@ fn run(ticks: &mut [Vec<Block>], (fields, spec): (FieldSet, PipelineSpec)) -> Co
     let mut lanes: Vec<LaneEngine> = (0..LANES)
         .map(|at| feed.add_lane(format!("events/{at}")).1)
         .collect();
-    let mut decoders: Vec<Decoder> = (0..LANES).map(|_| Decoder::new(&fields)).collect();
+    let decoder = |_| JsonDecoder::new(&fields);
+    let mut decoders: Vec<JsonDecoder> = (0..LANES).map(decoder).collect();
     let mut cost = Cost::default();
     let mut fingerprints = [0; LANES];
     for blocks in ticks {

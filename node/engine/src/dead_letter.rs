@@ -25,7 +25,7 @@ pub enum Reason {
     NullPayload,
     /// A payload of no bytes.
     EmptyPayload,
-    /// It begins with a byte order mark.
+    /// It begins with a byte order mark of UTF-16.
     ByteOrderMark,
     /// Not UTF-8.
     NotUtf8,
@@ -38,11 +38,17 @@ pub enum Reason {
     /// A field of its group holds an array, an object, or what is beyond the limits of numbers and
     /// texts.
     GroupUnusable,
+    /// More bytes than the pipeline allows a record.
+    TooLarge,
+    /// Arrays and objects within each other, deeper than is read.
+    TooDeep,
+    /// Not what the pipeline's format asks for.
+    BadFormat,
 }
 
 impl Reason {
     /// All reasons, in a fixed order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Late,
         Self::Future,
         Self::BadTime,
@@ -54,6 +60,9 @@ impl Reason {
         Self::NotAnObject,
         Self::GroupTooLarge,
         Self::GroupUnusable,
+        Self::TooLarge,
+        Self::TooDeep,
+        Self::BadFormat,
     ];
 
     /// The name in a dead letter and in counters.
@@ -71,6 +80,9 @@ impl Reason {
             Self::NotAnObject => "not_an_object",
             Self::GroupTooLarge => "group_too_large",
             Self::GroupUnusable => "group_unusable",
+            Self::TooLarge => "too_large",
+            Self::TooDeep => "too_deep",
+            Self::BadFormat => "bad_format",
         }
     }
 
@@ -84,6 +96,9 @@ impl Reason {
             RecordState::NotUtf8 => Some(Self::NotUtf8),
             RecordState::NotJson => Some(Self::NotJson),
             RecordState::NotAnObject => Some(Self::NotAnObject),
+            RecordState::TooLarge => Some(Self::TooLarge),
+            RecordState::TooDeep => Some(Self::TooDeep),
+            RecordState::BadFormat => Some(Self::BadFormat),
         }
     }
 }
@@ -122,6 +137,8 @@ impl ReasonCounts {
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetter {
     pub(crate) offset: i64,
+    /// Which document of the record it is, where that holds several.
+    pub(crate) element: Option<u32>,
     pub(crate) reason: Reason,
     /// The first bytes of the payload, as they were.
     pub(crate) excerpt: Vec<u8>,
@@ -132,6 +149,7 @@ impl DeadLetter {
         let excerpt = &record.payload[..record.payload.len().min(EXCERPT_BYTES)];
         Self {
             offset: record.offset,
+            element: record.element(),
             reason,
             excerpt: excerpt.to_vec(),
         }
@@ -184,7 +202,7 @@ mod tests {
         for (at, (reason, number)) in counts.iter().enumerate() {
             assert_eq!((reason, number), (Reason::ALL[at], at as u64 + 1));
         }
-        assert_eq!(counts.total(), 66);
+        assert_eq!(counts.total(), 105);
     }
 
     #[test]

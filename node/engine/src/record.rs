@@ -21,7 +21,7 @@ pub enum RecordState {
     NullPayload,
     /// A payload of no bytes.
     EmptyPayload,
-    /// It begins with a byte order mark, which JSON does not allow.
+    /// It begins with a byte order mark of UTF-16; that of UTF-8 is passed over.
     ByteOrderMark,
     /// Not valid UTF-8.
     NotUtf8,
@@ -29,6 +29,13 @@ pub enum RecordState {
     NotJson,
     /// A JSON value other than an object.
     NotAnObject,
+    /// More bytes than the pipeline allows a record: nothing of it was looked at.
+    TooLarge,
+    /// Arrays and objects within each other, deeper than is read.
+    TooDeep,
+    /// Not what the pipeline's format asks for: a line of CSV with another number of fields, or one that
+    /// the regular expression does not match.
+    BadFormat,
 }
 
 /// What one record holds in one column.
@@ -77,6 +84,8 @@ pub struct Cells {
     scratch: Vec<u8>,
     /// Some number was rounded; nearly never, so that nobody need look for which.
     has_rounded: bool,
+    /// The place of its document, of several in one record.
+    element: Option<u32>,
 }
 
 impl Cells {
@@ -87,6 +96,7 @@ impl Cells {
             slots: vec![Slot::Missing; columns],
             scratch: Vec::new(),
             has_rounded: false,
+            element: None,
         }
     }
 
@@ -99,6 +109,12 @@ impl Cells {
         if self.scratch.capacity() > KEPT_SCRATCH {
             self.scratch = Vec::new();
         }
+    }
+
+    /// Says which document of its record this is, where a record holds several: dead letters show it.
+    #[inline]
+    pub fn set_element(&mut self, element: Option<u32>) {
+        self.element = element;
     }
 
     /// Empties a cell: its key came again, without this field.
@@ -257,6 +273,11 @@ impl<'a> Record<'a> {
     #[inline]
     pub fn cell(&self, column: Column) -> Cell<'a> {
         self.cells.cell(column, self.payload)
+    }
+
+    /// Which document it is, of several in one record.
+    pub(crate) fn element(&self) -> Option<u32> {
+        self.cells.element
     }
 
     /// Whether any of its numbers was rounded.

@@ -113,12 +113,12 @@ pub(crate) fn dead_letter(pipeline: &str, seq: Seq, lane: &str, letter: &DeadLet
     write_text(pipeline, &mut out);
     out.extend_from_slice(format!(",\"seq\":{},\"lane\":", seq.0).as_bytes());
     write_text(lane, &mut out);
+    out.extend_from_slice(format!(",\"offset\":{}", letter.offset).as_bytes());
+    if let Some(element) = letter.element {
+        out.extend_from_slice(format!(",\"element\":{element}").as_bytes());
+    }
     let reason = letter.reason.name();
-    let middle = format!(
-        ",\"offset\":{},\"reason\":\"{reason}\",\"excerpt\":",
-        letter.offset
-    );
-    out.extend_from_slice(middle.as_bytes());
+    out.extend_from_slice(format!(",\"reason\":\"{reason}\",\"excerpt\":").as_bytes());
     write_text(&String::from_utf8_lossy(&letter.excerpt), &mut out);
     out.push(b'}');
     out
@@ -194,14 +194,19 @@ mod tests {
 
     #[test]
     fn a_dead_letter_shows_what_it_can_of_broken_bytes() {
-        let letter = DeadLetter {
+        let mut letter = DeadLetter {
             offset: 123,
+            element: None,
             reason: crate::dead_letter::Reason::NotUtf8,
             excerpt: b"{\"a\":\xff".to_vec(),
         };
         let json = dead_letter("dns", Seq(4), "dns/0", &letter);
         let expected = "{\"pipeline\":\"dns\",\"seq\":4,\"lane\":\"dns/0\",\"offset\":123,\
                         \"reason\":\"not_utf8\",\"excerpt\":\"{\\\"a\\\":\u{fffd}\"}";
+        assert_eq!(String::from_utf8(json).unwrap(), expected);
+        letter.element = Some(2);
+        let json = dead_letter("dns", Seq(4), "dns/0", &letter);
+        let expected = expected.replace("123,", "123,\"element\":2,");
         assert_eq!(String::from_utf8(json).unwrap(), expected);
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use unisono_engine::record::RecordState;
+use unisono_engine::record::{Record, RecordState};
 use unisono_engine::row::{Incarnation, StreamKind};
 use unisono_engine::spec::{PipelineSpec, TimeSource};
 use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, Settled, TickEnd};
@@ -15,7 +15,7 @@ use super::error::CliError;
 use super::rows::{Format, RowPrinter, Stop};
 use super::table::Align;
 use crate::config::parse_bytes;
-use crate::decode::Decoder;
+use crate::decode::{Decoder, Framing};
 use crate::definition::{FieldSet, PipelineDefinition, notes};
 use crate::room::{FeedRoom, LEAST_BUDGET, StateRoom};
 use crate::source::Block;
@@ -137,6 +137,8 @@ struct Lane {
     decoder: Decoder,
     /// Lines read so far.
     lines: u64,
+    /// Documents in them.
+    records: u64,
 }
 
 /// A payload that is no JSON object: the first of them is named.
@@ -180,8 +182,9 @@ impl<W: Write> Run<W> {
         let engines = labels.map(|label| engine.add_lane(label).1).collect();
         let lanes = inputs.into_iter().map(|input| Lane {
             input,
-            decoder: Decoder::new(&definition.fields),
+            decoder: Decoder::new(&definition.fields, &definition.decoding, Framing::Line),
             lines: 0,
+            records: 0,
         });
         Self {
             engine,
@@ -219,20 +222,23 @@ impl<W: Write> Run<W> {
 
     /// Takes in a lane's next records, as one tick: how they are split into ticks changes no row.
     fn take_in(&mut self, index: usize, block: &Block) -> Result<(), Stop> {
-        self.engines[index].begin(None);
-        for raw in (0..block.len()).map(|at| block.record(at)) {
-            let lane = &mut self.lanes[index];
+        let (lane, engine) = (&mut self.lanes[index], &mut self.engines[index]);
+        engine.begin(None);
+        for raw in block.records() {
             lane.lines += 1;
-            let record = lane.decoder.decode(raw.offset, None, raw.payload);
-            if record.state != RecordState::Decoded {
-                self.undecodable += 1;
-                self.first_undecodable.get_or_insert_with(|| Undecodable {
-                    lane: lane.input.label().to_owned(),
-                    line: lane.lines,
-                    state: record.state,
-                });
-            }
-            self.engines[index].absorb(&record);
+            let take = &mut |record: &Record<'_>| {
+                lane.records += 1;
+                if record.state != RecordState::Decoded {
+                    self.undecodable += 1;
+                    self.first_undecodable.get_or_insert_with(|| Undecodable {
+                        lane: lane.input.label().to_owned(),
+                        line: lane.lines,
+                        state: record.state,
+                    });
+                }
+                engine.absorb(record);
+            };
+            lane.decoder.each(raw.offset, None, raw.payload, take);
         }
         let end = TickEnd {
             agreed: None,
@@ -253,7 +259,7 @@ impl<W: Write> Run<W> {
                 "the engine has lost its pipeline: this is a fault of Unisono",
             ));
         };
-        let records: u64 = self.lanes.iter().map(|lane| lane.lines).sum();
+        let records: u64 = self.lanes.iter().map(|lane| lane.records).sum();
         self.check_usable(records, &stats)?;
         let mut summary = format!(
             "{records} records, {} rows, {} late",
@@ -271,7 +277,7 @@ impl<W: Write> Run<W> {
         if let Some(first) = &self.first_undecodable {
             let Undecodable { lane, line, state } = first;
             summary += &format!(
-                ", {} not a JSON object (first at {lane}:{line}: {})",
+                ", {} not usable (first at {lane}:{line}: {})",
                 self.undecodable,
                 reason(*state)
             );
@@ -306,16 +312,19 @@ impl<W: Write> Run<W> {
         if let Some(Undecodable { lane, line, state }) = &self.first_undecodable
             && self.undecodable == records
         {
-            let error = CliError::failure("no line of the input is a JSON object")
-                .detail(format!("{lane}:{line} is {}", reason(*state)));
-            let compressed = self.lanes.iter().find(|lane| lane.input.looks_compressed());
-            return Err(match compressed {
-                Some(lane) => error.hint(format!(
-                    "{0} looks compressed; run: zcat {0} | unisono eval PIPELINE.toml -",
-                    lane.input.label()
-                )),
-                None => error.hint("each line must be one JSON object"),
-            });
+            let (what, hint) = match state {
+                RecordState::BadFormat => (
+                    "no line of the input is of the pipeline's format",
+                    "compare format with what --dead-letters FILE shows",
+                ),
+                _ => (
+                    "no line of the input is a JSON object",
+                    "each line must be one JSON object; of other files say the format: format = \"csv\"",
+                ),
+            };
+            return Err(CliError::failure(what)
+                .detail(format!("{lane}:{line} is {}", reason(*state)))
+                .hint(hint));
         }
         if records > 0 && stats.counted + stats.filtered + stats.late == 0 {
             return Err(
@@ -371,7 +380,10 @@ fn reason(state: RecordState) -> &'static str {
         RecordState::Decoded => "decoded",
         RecordState::NullPayload => "without a payload",
         RecordState::EmptyPayload => "empty",
-        RecordState::ByteOrderMark => "headed by a byte order mark",
+        RecordState::ByteOrderMark => "UTF-16",
+        RecordState::TooLarge => "larger than limits.record_bytes",
+        RecordState::TooDeep => "nested too deep",
+        RecordState::BadFormat => "not of the pipeline's format",
         RecordState::NotUtf8 => "not UTF-8",
         RecordState::NotJson => "not JSON",
         RecordState::NotAnObject => "JSON, but not an object",

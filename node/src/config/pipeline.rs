@@ -9,14 +9,16 @@ use super::name::check_name;
 use super::problem::ConfigErrors;
 use super::section::{Section, parse_toml};
 use crate::definition::{
-    BUILTIN_SINK, Names, PipelineDefinition, parse_condition, parse_group, parse_having,
-    parse_value,
+    BUILTIN_SINK, Decoding, MOST_RECORD_BYTES, Names, PipelineDefinition, Terms, parse_condition,
+    parse_group, parse_having, parse_value,
 };
 
+mod format;
 mod late;
 mod time;
 mod window;
 
+use format::{check_fields, read_format};
 use late::read_late;
 use time::read_time;
 use window::read_window;
@@ -70,12 +72,16 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
     let close = read_close(&mut section);
     let late = read_late(&mut section, window.as_ref());
     let max_future_ms = read_limit(&mut section, "max_future", DEFAULT_MAX_FUTURE_MS);
-    let group_bytes = read_group_bytes(&mut section);
+    let (group_bytes, record_bytes) = read_limits(&mut section);
     let sink = section
         .string("sink")
         .unwrap_or_else(|| BUILTIN_SINK.to_owned());
     let values = read_values(&mut section, &mut names);
     let having = read_having(&mut section, &values, &group_by);
+    let format = read_format(&mut section);
+    if let Some(format) = &format {
+        check_fields(&mut section, format, &names.fields);
+    }
     let max_skew_ms = read_align(&mut section);
     section.finish();
     let spec = PipelineSpec {
@@ -92,7 +98,14 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         group_bytes,
         having,
     };
-    let mut definition = PipelineDefinition::new(sources?, sink, names.fields, spec, max_skew_ms);
+    let terms = Terms {
+        max_skew_ms,
+        decoding: Decoding {
+            format: format?,
+            record_bytes,
+        },
+    };
+    let mut definition = PipelineDefinition::new(sources?, sink, names.fields, spec, terms);
     definition.warnings = names.warnings;
     Some(definition)
 }
@@ -215,21 +228,26 @@ fn read_limit(section: &mut Section<'_>, key: &'static str, default: i64) -> Opt
     }
 }
 
-/// How large a group may be: a row holds it once more as its key, and must fit into what sinks take.
-fn read_group_bytes(section: &mut Section<'_>) -> usize {
+/// How large a group and a record may be: a row holds its group once more as its key, and must fit into what
+/// sinks take.
+fn read_limits(section: &mut Section<'_>) -> (usize, usize) {
     let table = section.table("limits").unwrap_or_default();
     let mut limits = section.section("limits", table);
-    let size = limits.bytes("group_bytes").map(usize::try_from);
-    let size = match size {
-        None => DEFAULT_GROUP_BYTES,
-        Some(Ok(size)) if (1..=MOST_GROUP_BYTES).contains(&size) => size,
-        Some(_) => {
-            limits.problem("group_bytes", "must be 1 B to 64KiB");
-            DEFAULT_GROUP_BYTES
+    let mut read = |key: &'static str, most: usize, shown: &str| {
+        let size = limits.bytes(key).map(usize::try_from)?;
+        let size = size.ok().filter(|size| (1..=most).contains(size));
+        if size.is_none() {
+            limits.problem(key, format!("must be 1 B to {shown}"));
         }
+        size
     };
+    let group_bytes = read("group_bytes", MOST_GROUP_BYTES, "64KiB");
+    let record_bytes = read("record_bytes", MOST_RECORD_BYTES, "16MiB");
     limits.finish();
-    size
+    (
+        group_bytes.unwrap_or(DEFAULT_GROUP_BYTES),
+        record_bytes.unwrap_or(MOST_RECORD_BYTES),
+    )
 }
 
 fn read_values(section: &mut Section<'_>, names: &mut Names) -> Vec<ValueSpec> {

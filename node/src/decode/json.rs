@@ -2,7 +2,7 @@
 //!
 //! The whole payload is checked, the unused part too: whether a record counts must not depend on
 //! which pipelines exist. Numbers are read from their text, exactly. Where an object has a key
-//! twice, the last one counts. Nesting is not limited: nothing here calls itself.
+//! twice, the last one counts. What nests deeper than [`MOST_DEPTH`] is refused; nothing here calls itself.
 //!
 //! A payload is taken as a chain of scalars with structure between them. `structure` finds the
 //! way from one scalar to the next; `shape` remembers such ways and recognises them. The scalars
@@ -10,7 +10,7 @@
 
 mod nest;
 mod paths;
-mod scan;
+pub(super) mod scan;
 mod shape;
 mod structure;
 
@@ -25,7 +25,10 @@ use paths::Paths;
 use shape::{EdgeId, Lesson, NOWHERE, START, Shapes};
 use structure::{Effect, Stop, Walk};
 
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub use nest::MOST_DEPTH;
+
+/// Of UTF-8. Some programs begin a file with it.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Decodes the payloads of one lane; it owns the cells, and it remembers what payloads look like.
 #[derive(Clone, Debug)]
@@ -70,14 +73,14 @@ impl JsonDecoder {
         &'a mut self,
         offset: i64,
         append_time: Option<Timestamp>,
-        payload: Option<&'a [u8]>,
+        mut payload: Option<&'a [u8]>,
     ) -> Record<'a> {
         self.cells.clear();
-        let state = match payload {
+        let state = match &mut payload {
             None => RecordState::NullPayload,
             Some(doc) => match self.object(doc) {
                 Some(()) => RecordState::Decoded,
-                None => self.reject(doc),
+                None => self.look_again(doc),
             },
         };
         Record {
@@ -86,6 +89,25 @@ impl JsonDecoder {
             state,
             payload: payload.unwrap_or_default(),
             cells: &self.cells,
+        }
+    }
+
+    /// Which document of its record comes next, where a record holds several.
+    pub(super) fn set_element(&mut self, element: Option<u32>) {
+        self.cells.set_element(element);
+    }
+
+    /// Passes over a byte order mark; what is no object then is refused.
+    #[cold]
+    fn look_again(&mut self, doc: &mut &[u8]) -> RecordState {
+        self.nest.take_too_deep();
+        if let Some(rest) = doc.strip_prefix(BYTE_ORDER_MARK) {
+            *doc = rest;
+        }
+        self.cells.clear();
+        match self.object(doc) {
+            Some(()) => RecordState::Decoded,
+            None => self.reject(doc),
         }
     }
 
@@ -161,7 +183,10 @@ impl JsonDecoder {
     #[cold]
     fn reject(&mut self, doc: &[u8]) -> RecordState {
         self.cells.clear();
-        if doc.starts_with(BYTE_ORDER_MARK) {
+        if self.nest.take_too_deep() {
+            return RecordState::TooDeep;
+        }
+        if doc.starts_with(b"\xff\xfe") || doc.starts_with(b"\xfe\xff") {
             return RecordState::ByteOrderMark;
         }
         let Ok(text) = std::str::from_utf8(doc) else {
@@ -171,10 +196,11 @@ impl JsonDecoder {
         if text.bytes().all(|byte| byte.is_ascii_whitespace()) {
             return RecordState::EmptyPayload;
         }
-        if text.trim_ascii_start().starts_with('{') || self.other_value(doc).is_none() {
-            RecordState::NotJson
-        } else {
-            RecordState::NotAnObject
+        let is_other = !text.trim_ascii_start().starts_with('{') && self.other_value(doc).is_some();
+        match self.nest.take_too_deep() {
+            true => RecordState::TooDeep,
+            false if is_other => RecordState::NotAnObject,
+            false => RecordState::NotJson,
         }
     }
 

@@ -17,8 +17,9 @@ use unisono_engine::timestamp::TimePattern;
 mod values;
 mod window;
 
-use super::PipelineDefinition;
 use super::fields::{FieldPath, FieldSet, Key};
+use super::format::{Decoding, Format, MOST_RECORD_BYTES};
+use super::{PipelineDefinition, Terms};
 use window::Window;
 
 mod expr;
@@ -74,6 +75,10 @@ struct Pipeline {
     having: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_skew_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    format: Option<Format>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    record_bytes: Option<usize>,
     /// Late records correct rows for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revise_ms: Option<i64>,
@@ -191,6 +196,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         fields,
         spec,
         max_skew_ms,
+        decoding,
         warnings: _,
         canonical: _,
     } = definition;
@@ -229,6 +235,8 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         derived: spec.derived.iter().map(expr::write).collect(),
         having: spec.having.as_ref().map(expr::write_condition),
         max_skew_ms: *max_skew_ms,
+        format: Some(decoding.format.clone()).filter(|format| *format != Format::default()),
+        record_bytes: Some(decoding.record_bytes).filter(|&bytes| bytes != MOST_RECORD_BYTES),
         revise_ms: spec.late.keep_ms(),
     };
     to_json(&pipeline)
@@ -245,8 +253,8 @@ fn version_of(definition: &PipelineDefinition) -> u32 {
         && spec.values.iter().all(values::is_old)
         && spec.derived.is_empty()
         && spec.having.is_none()
-        && definition.max_skew_ms.is_none()
         && spec.late == LateSpec::Drop
+        && definition.terms() == Terms::default()
         && spec.filter.as_ref().is_none_or(expr::is_old)
         && !paths.any(|path| path.keys().iter().any(is_index));
     if is_first { FIRST_VERSION } else { VERSION }
@@ -290,6 +298,12 @@ pub(super) fn read(text: &str, sink: &str) -> Result<PipelineDefinition, Canonic
     let pipeline: Pipeline =
         serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
     let (fields, spec) = read_spec(&pipeline).map_err(damaged)?;
+    let decoding = Decoding {
+        record_bytes: pipeline.record_bytes.unwrap_or(MOST_RECORD_BYTES),
+        format: pipeline.format.unwrap_or_default(),
+    };
+    let faulty = |(key, message)| damaged(format!("format: {key}: {message}"));
+    decoding.format.check().map_err(faulty)?;
     Ok(PipelineDefinition {
         name: pipeline.name,
         sources: pipeline.sources,
@@ -297,6 +311,7 @@ pub(super) fn read(text: &str, sink: &str) -> Result<PipelineDefinition, Canonic
         fields,
         spec,
         max_skew_ms: pipeline.max_skew_ms,
+        decoding,
         warnings: Vec::new(),
         canonical: text.to_owned(),
     })

@@ -15,7 +15,6 @@ use unisono_replication::rt::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 
 use super::runner::{Halt, Runner};
 use super::{Feed, FeedCheckpoint, FeedPlan, Message, Shared};
-use crate::decode::Decoder;
 use crate::definition::FieldSet;
 use crate::ingest::SourceFetcher;
 use crate::threads::Thread;
@@ -41,8 +40,7 @@ impl Feed {
     pub fn join(&self, index: u64, other: &Self, plan: FeedPlan) {
         let known = other.status().pipelines;
         lock(&self.shared.status).pipelines.extend(known);
-        // Lanes that are added from now on are decoded for all pipelines.
-        lock(&self.fields).clone_from(&plan.fields);
+        self.decode(&plan.fields);
         let join = Join {
             other: other.id,
             state: other.leave(),
@@ -93,7 +91,7 @@ impl Runner {
             ))
         })?;
         for (lane, engine) in self.lanes.iter().zip(engines) {
-            lane.lock().replace(engine, Decoder::new(&join.fields));
+            lane.lock().replace(engine, &join.fields);
         }
         self.engine = engine;
         self.update_status();

@@ -8,7 +8,6 @@ use unisono_engine::spec::PipelineSpec;
 
 use super::runner::{Halt, Runner};
 use super::{Feed, FeedPlan, Message};
-use crate::decode::Decoder;
 use crate::definition::FieldSet;
 use crate::threads::lock;
 
@@ -23,7 +22,7 @@ pub(super) struct Remove {
 impl Feed {
     /// After all that was handed over so far, the pipeline is no more; `plan` is the feed without it.
     pub fn remove(&self, index: u64, incarnation: Incarnation, plan: FeedPlan) {
-        lock(&self.fields).clone_from(&plan.fields);
+        self.decode(&plan.fields);
         let remove = Remove {
             incarnation,
             specs: plan.specs,
@@ -55,7 +54,7 @@ impl Runner {
             ))
         })?;
         for (lane, engine) in self.lanes.iter().zip(engines) {
-            lane.lock().replace(engine, Decoder::new(&remove.fields));
+            lane.lock().replace(engine, &remove.fields);
         }
         self.engine = engine;
         lock(&self.shared.status).pipelines.remove(&incarnation);

@@ -9,8 +9,9 @@ use unisono_replication::command::FeedId;
 use unisono_replication::machine::Machine;
 
 use super::lane_label;
-use crate::config::{NodeConfig, SourceConfig};
-use crate::definition::{FieldSet, PipelineDefinition, remap};
+use crate::config::{NodeConfig, SourceConfig, SourceKind};
+use crate::decode::{Decoder, Framing};
+use crate::definition::{FieldSet, PipelineDefinition, Terms, remap};
 use crate::room::FeedRoom;
 use crate::source::LaneTrail;
 
@@ -22,8 +23,8 @@ pub struct FeedPlan {
     pub sources: Vec<SourceConfig>,
     /// All fields that some pipeline uses.
     pub fields: FieldSet,
-    /// How far a lane may be ahead of the slowest one, in milliseconds of event time: its pipelines have all the same.
-    pub max_skew_ms: Option<i64>,
+    /// Its pipelines have all the same.
+    pub terms: Terms,
     /// In the feed's order.
     pub lanes: Vec<PlannedLane>,
     /// What of the state belongs to no lane.
@@ -108,13 +109,25 @@ impl FeedPlan {
             id,
             sources,
             fields,
-            max_skew_ms: max_skew_ms(machine, id),
+            terms: terms(machine, id).unwrap_or_default(),
             lanes: feed.lanes.iter().map(PlannedLane::new).collect(),
             engine: FeedEngine::new(),
             engines: Vec::new(),
             room: None,
             specs,
         })
+    }
+
+    /// The decoder of the lanes of each source.
+    pub(super) fn decoders(&self) -> Vec<Decoder> {
+        let decoder = |source: &SourceConfig| {
+            let framing = match source.kind {
+                SourceKind::Kafka(_) => Framing::Message,
+                SourceKind::Files(_) => Framing::Line,
+            };
+            Decoder::new(&self.fields, &self.terms.decoding, framing)
+        };
+        self.sources.iter().map(decoder).collect()
     }
 
     /// A feed that has taken nothing in yet.
@@ -195,14 +208,13 @@ impl PlannedLane {
     }
 }
 
-/// How far a lane of a feed may be ahead of the slowest one, in milliseconds; `None`: as far as it is read, or it has no
-/// pipeline. Feeds are kept apart by it.
+/// What a feed does for its pipelines; `None`: it has none. Feeds are kept apart by it.
 #[must_use]
-pub fn max_skew_ms(machine: &Machine, id: FeedId) -> Option<i64> {
+pub fn terms(machine: &Machine, id: FeedId) -> Option<Terms> {
     let mut pipelines = machine.pipelines().values();
     let pipeline = pipelines.find(|pipeline| pipeline.feed == id)?;
     let definition = PipelineDefinition::from_canonical(&pipeline.definition, &pipeline.sink);
-    definition.ok()?.max_skew_ms
+    Some(definition.ok()?.terms())
 }
 
 fn own_source(config: &NodeConfig, name: &str, agreed: &str) -> Result<SourceConfig, SetupError> {

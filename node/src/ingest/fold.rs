@@ -14,6 +14,7 @@ use super::buffer::{LaneBuffer, Part, TakeError};
 use super::lookout::Tell;
 use super::workers::Worker;
 use crate::decode::Decoder;
+use crate::definition::FieldSet;
 use crate::threads::lock;
 
 /// What a tick asks of a lane.
@@ -31,9 +32,9 @@ pub struct LaneStep {
 
 impl FoldState {
     /// Another engine over other fields takes over, at the same cut.
-    pub fn replace(&mut self, engine: LaneEngine, decoder: Decoder) {
+    pub fn replace(&mut self, engine: LaneEngine, fields: &FieldSet) {
         self.engine = engine;
-        self.decoder = decoder;
+        self.decoder = self.decoder.over(fields);
         self.lends = true;
     }
 }
@@ -200,11 +201,12 @@ fn absorb(engine: &mut LaneEngine, decoder: &mut Decoder, (block, range): &Part)
     for index in range.clone() {
         let raw = block.record(index);
         let append_time = raw.stamp.append_time();
-        let record = decoder.decode(raw.offset, append_time, raw.payload);
-        engine.absorb(&record);
-        #[cfg(any(feature = "faults", feature = "simulation"))]
-        if super::wrong::takes_twice() {
-            engine.absorb(&record);
-        }
+        decoder.each(raw.offset, append_time, raw.payload, &mut |record| {
+            engine.absorb(record);
+            #[cfg(any(feature = "faults", feature = "simulation"))]
+            if super::wrong::takes_twice() {
+                engine.absorb(record);
+            }
+        });
     }
 }

@@ -90,8 +90,11 @@ impl Lookout {
             };
             let raw = block.record(index.saturating_sub(goal.closing.records - 1));
             let append_time = raw.stamp.append_time();
-            let record = decoder.decode(raw.offset, append_time, raw.payload);
-            if goal.closing.is_reached_by(&record) {
+            let mut is_reached = false;
+            decoder.each(raw.offset, append_time, raw.payload, &mut |record| {
+                is_reached |= goal.closing.is_reached_by(record);
+            });
+            if is_reached {
                 goal.seen = Some(block.record(index).next);
                 seen = true;
             }
@@ -141,7 +144,8 @@ mod tests {
     use unisono_engine::spec::{Column, LaneId, TimeFormat, TimeSource, Timestamp};
 
     use super::*;
-    use crate::definition::{FieldPath, FieldSet};
+    use crate::decode::Framing;
+    use crate::definition::{Decoding, FieldPath, FieldSet};
 
     fn block(offset: i64, times: &[i64]) -> Block {
         let mut block = Block::default();
@@ -184,7 +188,8 @@ mod tests {
         fields.insert(FieldPath::parse("at").unwrap());
         let (near, far) = (closing(200, 1), closing(300, 2));
         let goals = vec![Arc::clone(&near), Arc::clone(&far)];
-        lookout.set(Some(Decoder::new(&fields)), goals, &tell);
+        let decoder = Decoder::new(&fields, &Decoding::default(), Framing::Message);
+        lookout.set(Some(decoder), goals, &tell);
         assert_eq!(look(1, &[250, 199]), 0);
         assert_eq!(lookout.seen(&near), None);
         assert_eq!(look(3, &[0, 200]), 1);

@@ -179,10 +179,10 @@ fn command(machine: &Machine, term: u64, step: Step) -> Option<Command> {
             name,
             sink,
             definition,
-            max_skew_ms,
+            terms,
             sources,
             lanes,
-        } => match (home(machine, &sources, max_skew_ms), lanes) {
+        } => match (home(machine, &sources, &terms), lanes) {
             (Some(feed), _) => Command::CreatePipeline(CreatePipeline {
                 term,
                 feed,

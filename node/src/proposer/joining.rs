@@ -33,7 +33,7 @@ pub(super) fn pairs(agreed: &Agreed) -> Vec<Pair> {
         }
         let mut older = feeds.range(..from);
         let elder = older.find_map(|(&into, stays)| {
-            let alike = |&id: &FeedId| agreed.feeds.get(&id).map(|feed| feed.max_skew_ms());
+            let alike = |&id: &FeedId| agreed.feeds.get(&id).map(|feed| feed.terms());
             if alike(&into) != alike(&from) {
                 return None;
             }

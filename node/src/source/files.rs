@@ -24,6 +24,10 @@ pub use lines::{LineSplitter, MAX_LINE};
 pub use reader::FilesReader;
 pub use survey::FilesSurvey;
 
+/// What files of gzip begin with.
+pub const GZIP: &[u8] = b"\x1f\x8b";
+/// What files of zstd begin with.
+pub const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 /// Bytes of one read.
 const READ: usize = 64 << 10;
 /// So many of a file's first bytes, and of the last ones that were read of it, are compared whenever it has changed.
@@ -88,6 +92,15 @@ pub enum FileLaneError {
         path: PathBuf,
         /// Which bytes.
         what: String,
+    },
+    /// The file is compressed: its lines have no positions to go on from. Take nothing of it.
+    #[error(
+        "{path} is compressed, and live sources read plain text alone: unpack it, or keep it out of the source's pattern; \
+         unisono eval reads it as it is"
+    )]
+    Compressed {
+        /// The file.
+        path: PathBuf,
     },
     /// Another file was put in the place of this one, which exists no more. See whether it is the same, only longer.
     #[error("{path} was replaced by another file after {position} bytes were read")]
@@ -243,6 +256,10 @@ impl FileLane {
         if count == 0 {
             return self.look_up().map(|()| false);
         }
+        if self.splitter.read_to() == 0 && is_compressed(&self.buffer[..count]) {
+            let path = self.path.clone();
+            return Err(FileLaneError::Compressed { path });
+        }
         self.remember(count);
         self.unsplit = 0..count;
         Ok(true)
@@ -385,6 +402,12 @@ impl FileLane {
             has_more: size > self.splitter.position(),
         })
     }
+}
+
+/// Whether a file that begins like this is one of gzip or zstd.
+#[must_use]
+pub fn is_compressed(head: &[u8]) -> bool {
+    head.starts_with(GZIP) || head.starts_with(ZSTD)
 }
 
 fn open_file(path: &Path) -> Result<File, FileLaneError> {

@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use unisono::decode::Decoder;
+use unisono::decode::{Decoder, Framing};
 use unisono::definition::PipelineDefinition;
+use unisono_engine::record::Record;
 use unisono_engine::row::Incarnation;
 use unisono_engine::spec::LaneId;
 use unisono_engine::spill::{Room, SpillFile, SpilledBytes, spill};
@@ -35,7 +36,7 @@ impl Feed {
         Self {
             lanes: lanes.collect(),
             engine,
-            decoder: Decoder::new(&definition.fields),
+            decoder: Decoder::new(&definition.fields, &definition.decoding, Framing::Message),
         }
     }
 
@@ -47,8 +48,9 @@ impl Feed {
         self.lanes.iter_mut().for_each(|lane| lane.begin(None));
         for (at, payload) in records {
             let offset = i64::try_from(at).unwrap_or(0);
-            let record = self.decoder.decode(offset, None, Some(payload));
-            self.lanes[at % LANES].absorb(&record);
+            let lane = &mut self.lanes[at % LANES];
+            let take = &mut |record: &Record<'_>| lane.absorb(record);
+            self.decoder.each(offset, None, Some(payload), take);
         }
         let mut lanes: Vec<_> = self.lanes.iter_mut().collect();
         let end = TickEnd {

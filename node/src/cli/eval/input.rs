@@ -2,28 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
 use crate::source::Block;
-use crate::source::files::{FileLane, LineSplitter};
+use crate::source::files::{FileLane, GZIP, LineSplitter, ZSTD, is_compressed};
 
 const READ: usize = 64 << 10;
-const GZIP: &[u8] = b"\x1f\x8b";
 
 /// One lane's input.
 pub struct Input {
     label: String,
     lines: Lines,
     ended: bool,
-    looks_compressed: bool,
 }
 
 enum Lines {
     /// A file on disk: the same reader as live.
     File(FileLane),
-    /// What can be read once, from its start.
+    /// What can be read once, from its start; of compressed files what they hold.
     Stream {
         from: Box<dyn Read>,
         splitter: LineSplitter,
@@ -50,27 +48,28 @@ impl Input {
         let label = path.display().to_string();
         let lines = if label == "-" {
             Lines::stream(io::stdin())
+                .map_err(|error| CliError::failure(format!("cannot read {label}: {error}")))?
         } else {
             let cannot = |error: io::Error| {
                 CliError::usage(format!("cannot read {label}: {error}"))
                     .hint("name NDJSON files, or - for the standard input")
             };
             let kind = std::fs::metadata(path).map_err(cannot)?;
-            if kind.is_file() || kind.is_dir() {
+            if kind.is_dir() || (kind.is_file() && !has_compressed_head(path).map_err(cannot)?) {
                 let lane = FileLane::open(path);
                 Lines::File(lane.map_err(|error| {
                     CliError::usage(error.to_string())
                         .hint("name NDJSON files, or - for the standard input")
                 })?)
             } else {
-                Lines::stream(File::open(path).map_err(cannot)?)
+                let file = File::open(path).map_err(cannot)?;
+                Lines::stream(file).map_err(cannot)?
             }
         };
         Ok(Self {
             label,
             lines,
             ended: false,
-            looks_compressed: false,
         })
     }
 
@@ -82,11 +81,6 @@ impl Input {
     /// Whether everything was read.
     pub fn ended(&self) -> bool {
         self.ended
-    }
-
-    /// Whether the first bytes are those of a compressed file.
-    pub fn looks_compressed(&self) -> bool {
-        self.looks_compressed
     }
 
     /// Fills the block with the next lines, about `max_bytes`; at the end of the input, its last line counts without a
@@ -125,20 +119,32 @@ impl Input {
                 }
             }
         }
-        let first = block.records().next();
-        self.looks_compressed |= first.is_some_and(|line| {
-            line.offset == 0 && line.payload.is_some_and(|bytes| bytes.starts_with(GZIP))
-        });
         Ok(())
     }
 }
 
 impl Lines {
-    fn stream(from: impl Read + 'static) -> Self {
-        Self::Stream {
-            from: Box::new(from),
+    /// What `from` gives, unpacked if it begins like gzip or zstd; several packed one after another are one.
+    fn stream(from: impl Read + 'static) -> io::Result<Self> {
+        let mut from = BufReader::with_capacity(READ, from);
+        let head = from.fill_buf()?;
+        let from: Box<dyn Read> = if head.starts_with(GZIP) {
+            Box::new(flate2::bufread::MultiGzDecoder::new(from))
+        } else if head.starts_with(ZSTD) {
+            Box::new(zstd::stream::read::Decoder::with_buffer(from)?)
+        } else {
+            Box::new(from)
+        };
+        Ok(Self::Stream {
+            from,
             splitter: LineSplitter::new(0),
             buffer: vec![0; READ],
-        }
+        })
     }
+}
+
+fn has_compressed_head(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(4).read_to_end(&mut head)?;
+    Ok(is_compressed(&head))
 }

@@ -129,7 +129,7 @@ fn the_canonical_text_gives_the_same_definition_back() {
         again.sink.clone(),
         again.fields.clone(),
         again.spec.clone(),
-        again.max_skew_ms,
+        again.terms(),
     );
     assert_eq!(written.canonical, definition.canonical);
 }

@@ -49,6 +49,8 @@ pub const OUTSIDE: Context = 0;
 
 const MAX_CONTEXTS: usize = 256;
 const MAX_DEPTH: u8 = 32;
+/// Arrays and objects within each other, the outermost counted. It decides which records count: the same for all replicas.
+pub const MOST_DEPTH: usize = 512;
 /// What is kept of the stack's memory from payload to payload.
 const KEPT_FRAMES: usize = 1024;
 
@@ -68,6 +70,8 @@ pub struct Nest {
     context: Context,
     /// What is open within `context` and has no context of its own.
     beyond: Vec<Frame>,
+    /// The last walk came deeper than is read.
+    too_deep: bool,
 }
 
 impl Nest {
@@ -82,6 +86,7 @@ impl Nest {
             known: vec![outside],
             context: OUTSIDE,
             beyond: Vec::new(),
+            too_deep: false,
         }
     }
 
@@ -112,11 +117,25 @@ impl Nest {
         })
     }
 
-    pub fn open(&mut self, frame: Frame) {
+    /// Opens an array or an object; `None` if that is too deep.
+    pub fn open(&mut self, frame: Frame) -> Option<()> {
         match self.beyond.is_empty().then(|| self.within(frame)).flatten() {
             Some(context) => self.context = context,
-            None => self.beyond.push(frame),
+            None => {
+                let depth = usize::from(self.known[usize::from(self.context)].depth);
+                if depth + self.beyond.len() >= MOST_DEPTH {
+                    self.too_deep = true;
+                    return None;
+                }
+                self.beyond.push(frame);
+            }
         }
+        Some(())
+    }
+
+    /// Whether a walk came too deep since this was asked last.
+    pub fn take_too_deep(&mut self) -> bool {
+        std::mem::take(&mut self.too_deep)
     }
 
     pub fn close(&mut self) {

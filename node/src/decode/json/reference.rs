@@ -40,12 +40,32 @@ struct Key<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        String::deserialize(json).map(|key| Self(Cow::Owned(key)))
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = String;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            // Half of a surrogate pair is no UTF-8: such a key is none of those that are looked for.
+            fn visit_bytes<E>(self, key: &[u8]) -> Result<String, E> {
+                Ok(String::from_utf8_lossy(key).into_owned())
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<String, E> {
+                Ok(key.to_owned())
+            }
+        }
+        json.deserialize_bytes(Bytes)
+            .map(|key| Self(Cow::Owned(key)))
     }
 }
 
 /// State and cells, in the words of [`super::property::shown`].
 pub fn decode(fields: &FieldSet, payload: &[u8]) -> (RecordState, Vec<String>) {
+    let mark = b"\xef\xbb\xbf".as_slice();
+    let payload = payload.strip_prefix(mark).unwrap_or(payload);
     let state = state(payload);
     let cells = fields.paths().iter().map(|path| {
         if state == RecordState::Decoded {
@@ -58,7 +78,7 @@ pub fn decode(fields: &FieldSet, payload: &[u8]) -> (RecordState, Vec<String>) {
 }
 
 fn state(payload: &[u8]) -> RecordState {
-    if payload.starts_with(b"\xef\xbb\xbf") {
+    if payload.starts_with(b"\xff\xfe") || payload.starts_with(b"\xfe\xff") {
         return RecordState::ByteOrderMark;
     }
     let Ok(text) = std::str::from_utf8(payload) else {

@@ -91,7 +91,7 @@ impl<'a> Walk<'a> {
                 self.effects.push(Effect::Nested(column));
             }
             self.clear_below(child);
-            self.nest.open(frame);
+            self.nest.open(frame)?;
             at = scan::whitespace(self.doc, at + 1);
             // Both closing brackets stand two places behind their opening ones.
             if *self.doc.get(at)? == opened + 2 {
@@ -132,7 +132,7 @@ impl<'a> Walk<'a> {
         let place = frame.array_place()?;
         let next = self.paths.next(place).map_or(Frame::ARRAY, Frame::place);
         self.nest.close();
-        self.nest.open(next);
+        self.nest.open(next)?;
         self.element(next)
     }
 
@@ -161,29 +161,20 @@ impl<'a> Walk<'a> {
             return None;
         }
         let child = match frame.node() {
-            Some(node) if key.escaped => self.escaped_key(node, at + 1..key.end)?,
+            Some(node) if key.escaped => self.escaped_key(node, at + 1..key.end),
             Some(node) => self.paths.find(node, &self.doc[at + 1..key.end]),
             None => None,
         };
         Some((colon + 1, child))
     }
 
-    /// Half of a surrogate pair in a key spoils its object, all of the payload if that is the
-    /// outermost one. In what is not used it is no fault.
-    fn escaped_key(&mut self, node: u32, key: std::ops::Range<usize>) -> Option<Option<&'a Child>> {
+    /// A key with half of a surrogate pair is none that is used: names of fields have none.
+    fn escaped_key(&mut self, node: u32, key: std::ops::Range<usize>) -> Option<&'a Child> {
         self.scratch.clear();
         self.scratch.shrink_to(KEPT_SCRATCH);
         if scan::unescape(&self.doc[key], self.scratch) {
-            return Some(self.paths.find(node, self.scratch));
+            return self.paths.find(node, self.scratch);
         }
-        if node == ROOT {
-            return None;
-        }
-        let below = self.paths.below(node).iter();
-        self.effects
-            .extend(below.map(|&column| Effect::Missing(column)));
-        self.nest.close();
-        self.nest.open(Frame::UNUSED);
-        Some(None)
+        None
     }
 }

@@ -20,7 +20,8 @@ fn decode(names: &[&str], payload: &[u8]) -> (RecordState, Vec<String>) {
     let walked = shown(&decoder.decode(7, None, Some(payload)), &fields);
     decoder.decode(7, None, Some(payload));
     let record = decoder.decode(7, None, Some(payload));
-    assert_eq!((record.offset, record.payload), (7, payload));
+    let behind_mark = payload.strip_prefix(BYTE_ORDER_MARK).unwrap_or(payload);
+    assert_eq!((record.offset, record.payload), (7, behind_mark));
     assert_eq!(shown(&record, &fields), walked);
     walked
 }
@@ -83,17 +84,17 @@ fn texts_are_unescaped_and_half_a_surrogate_pair_is_a_bad_field() {
 }
 
 #[test]
-fn half_a_surrogate_pair_in_a_key_spoils_its_object_where_that_is_used() {
+fn half_a_surrogate_pair_in_a_key_is_a_key_that_nobody_uses() {
     let payload = r#"{"a":{"b":1,"\udc00":2,"b":3},"c":4}"#;
-    check(&["a.b", "c"], payload, &["missing", "4"]);
+    check(&["a.b", "c"], payload, &["3", "4"]);
     check(&["c"], payload, &["4"]);
     check(
         &["a.b", "c"],
         r#"{"a":{"\udc00":2},"a":{"b":5},"c":4}"#,
         &["5", "4"],
     );
-    let (state, _) = decode(&["a"], br#"{"a":1,"\ud800":2}"#);
-    assert_eq!(state, RecordState::NotJson);
+    check(&["a"], r#"{"a":1,"\ud800":2}"#, &["1"]);
+    check(&["a"], r#"{"\udfff":{"x":"\ud800"},"a":1}"#, &["1"]);
     let (state, _) = decode(&["a"], br#"[{"\ud800":2}]"#);
     assert_eq!(state, RecordState::NotAnObject);
 }
@@ -118,12 +119,15 @@ fn of_a_key_that_stands_twice_the_last_one_counts() {
 
 #[test]
 fn what_is_no_object_of_json_has_its_own_state() {
-    let cases: [(&[u8], RecordState); 21] = [
+    let cases: [(&[u8], RecordState); 24] = [
         (b"", RecordState::EmptyPayload),
         (b" \r", RecordState::EmptyPayload),
         (b"\x0c", RecordState::EmptyPayload),
-        (b"\xef\xbb\xbf{}", RecordState::ByteOrderMark),
-        (b"\xef\xbb\xbf\xff", RecordState::ByteOrderMark),
+        (b"\xff\xfe{\0}\0", RecordState::ByteOrderMark),
+        (b"\xfe\xff\0{\0}", RecordState::ByteOrderMark),
+        (b"\xef\xbb\xbf\xff", RecordState::NotUtf8),
+        (b"\xef\xbb\xbf \r", RecordState::EmptyPayload),
+        (b"\xef\xbb\xbf\xef\xbb\xbf{}", RecordState::NotJson),
         (b"{\"a\":\"\xff\"}", RecordState::NotUtf8),
         (b"{\"a\":tru, \xff", RecordState::NotUtf8),
         (b"hello", RecordState::NotJson),
@@ -162,24 +166,51 @@ fn a_tombstone_is_a_record_of_its_own_kind() {
 }
 
 #[test]
-fn the_depth_of_unused_parts_exhausts_no_stack() {
-    let deep = format!(
-        "{{\"x\":{}{},\"a\":1}}",
-        "[".repeat(100_000),
-        "]".repeat(100_000)
+fn a_byte_order_mark_is_passed_over() {
+    let fields = fields(&["a"]);
+    let mut decoder = JsonDecoder::new(&fields);
+    for payload in [&b"\xef\xbb\xbf{\"a\":\"x\"}"[..], b"{\"a\":\"x\"}"] {
+        let record = decoder.decode(0, None, Some(payload));
+        assert_eq!(record.payload, b"{\"a\":\"x\"}");
+        let expected = (RecordState::Decoded, vec!["'x'".to_owned()]);
+        assert_eq!(shown(&record, &fields), expected);
+    }
+}
+
+#[test]
+fn what_nests_too_deep_has_its_own_state() {
+    let arrays = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let inside = |inner: String| format!("{{\"x\":{inner},\"a\":1}}");
+    check(&["a"], &inside(arrays(MOST_DEPTH - 1)), &["1"]);
+    check(
+        &["x", "a"],
+        &inside(arrays(MOST_DEPTH - 1)),
+        &["nested", "1"],
     );
-    check(&["a"], &deep, &["1"]);
-    check(&["x", "a"], &deep, &["nested", "1"]);
-    let (state, _) = decode(
-        &["a"],
-        format!("{{\"x\":{}", "[".repeat(100_000)).as_bytes(),
-    );
-    assert_eq!(state, RecordState::NotJson);
-    let (state, _) = decode(
-        &["a"],
-        format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)).as_bytes(),
-    );
+    let objects = "{\"k\":".repeat(MOST_DEPTH);
+    for deep in [
+        inside(arrays(MOST_DEPTH)),
+        inside(arrays(100_000)),
+        inside("[".repeat(100_000)),
+        arrays(MOST_DEPTH + 1),
+        format!("{objects}{{}}"),
+    ] {
+        let (state, cells) = decode(&["a"], deep.as_bytes());
+        assert_eq!(
+            (state, cells),
+            (RecordState::TooDeep, vec!["missing".to_owned()])
+        );
+    }
+    let (state, _) = decode(&["a"], arrays(MOST_DEPTH).as_bytes());
     assert_eq!(state, RecordState::NotAnObject);
+    // What was too deep says nothing of the record behind it.
+    let fields = fields(&["a"]);
+    let mut decoder = JsonDecoder::new(&fields);
+    decoder.decode(0, None, Some(inside(arrays(MOST_DEPTH)).as_bytes()));
+    assert_eq!(
+        decoder.decode(1, None, Some(b"{")).state,
+        RecordState::NotJson
+    );
 }
 
 #[test]

@@ -10,8 +10,8 @@ use unisono_replication::rt;
 
 use crate::agreement::{Kind, Question, Votes, endpoint_hash, pipeline_hash, read_answer};
 use crate::core::Core;
-use crate::definition::PipelineDefinition;
-use crate::feed::max_skew_ms;
+use crate::definition::{PipelineDefinition, Terms};
+use crate::feed::terms;
 
 /// Something that is to be and is not.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub(super) enum Step {
         name: String,
         sink: String,
         definition: String,
-        max_skew_ms: Option<i64>,
+        terms: Terms,
         sources: Vec<SourceEntry>,
         /// If no feed of these sources takes pipelines.
         lanes: Option<Vec<LaneEntry>>,
@@ -87,17 +87,13 @@ pub(super) fn wishes(machine: &Machine, votes: &Votes) -> Vec<Wish> {
     wishes
 }
 
-/// A feed of the same sources that has not ticked yet, whose lanes wait for each other as the definition wants it.
-pub(super) fn home(
-    machine: &Machine,
-    sources: &[SourceEntry],
-    max_skew: Option<i64>,
-) -> Option<FeedId> {
+/// A feed of the same sources that has not ticked yet, that does for its pipelines what the definition wants.
+pub(super) fn home(machine: &Machine, sources: &[SourceEntry], wanted: &Terms) -> Option<FeedId> {
     let is_empty = |id: FeedId| machine.pipelines().values().all(|of| of.feed != id);
     let fits = |id: FeedId, feed: &Feed| {
         feed.ticks == 0
             && feed.sources == sources
-            && (is_empty(id) || max_skew_ms(machine, id) == max_skew)
+            && (is_empty(id) || terms(machine, id).as_ref() == Some(wanted))
     };
     let mut feeds = machine.feeds().iter();
     let home = feeds.find(|&(&id, feed)| fits(id, feed));
@@ -138,7 +134,8 @@ impl Look {
         }
         let read = PipelineDefinition::from_canonical(&definition, &sink);
         let read = read.map_err(|error| error.to_string())?;
-        let (names, max_skew_ms) = (read.sources, read.max_skew_ms);
+        let terms = read.terms();
+        let names = read.sources;
         let holders = self.holders_of_sources(&names)?;
         let sources: Vec<SourceEntry> = self.fetch(&holders, &Question::Sources(names.clone()))?;
         if matches!(read.spec.time, TimeSource::AppendTime) {
@@ -147,7 +144,7 @@ impl Look {
             }
             self.fetch::<()>(&holders, &Question::Stamps(names.clone()))?;
         }
-        let lanes = match home(&self.machine, &sources, max_skew_ms) {
+        let lanes = match home(&self.machine, &sources, &terms) {
             Some(_) => None,
             None if self.asks == Asks::Nobody => return Err(Fault::Elsewhere),
             None => Some(self.fetch(&holders, &Question::Lanes(names))?),
@@ -156,7 +153,7 @@ impl Look {
             name,
             sink,
             definition,
-            max_skew_ms,
+            terms,
             sources,
             lanes,
         })

@@ -1,11 +1,14 @@
 //! Bytes into lines, with their positions.
 
+use crate::definition::MOST_RECORD_BYTES;
 use crate::source::Block;
 use unisono_engine::record::Stamp;
 
-/// Longest line in bytes. Of a longer one only that much is given, so that it is no JSON and
-/// becomes a dead letter: one line must not take all memory.
-pub const MAX_LINE: usize = 1 << 20;
+/// Of a longer line only so many bytes are given: more than any pipeline allows a record, so that it becomes a
+/// dead letter of its own kind. One line must not take all memory.
+pub const MAX_LINE: usize = MOST_RECORD_BYTES + 1;
+/// What is kept of the memory for a line from line to line.
+const KEPT: usize = 1 << 20;
 
 /// No file is longer than that.
 fn signed(position: u64) -> i64 {
@@ -73,6 +76,7 @@ impl LineSplitter {
             self.keep(last);
             block.push(offset, next, Stamp::None, Some(&self.pending));
             self.pending.clear();
+            self.pending.shrink_to(KEPT);
         }
         self.position = self.read_to;
     }

@@ -203,6 +203,7 @@ fn fault(lane: &str, error: FileLaneError) -> SourceError {
         | FileLaneError::NotWhole { .. } => SourceError::Unavailable(error.to_string()),
         FileLaneError::Truncated { .. }
         | FileLaneError::Rewritten { .. }
+        | FileLaneError::Compressed { .. }
         | FileLaneError::Replaced { .. } => SourceError::Lane {
             lane: lane.to_owned(),
             message: error.to_string(),

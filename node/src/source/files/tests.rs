@@ -222,6 +222,23 @@ fn a_file_that_was_rewritten_is_an_error_before_a_line_of_it_is_given() {
 }
 
 #[test]
+fn a_compressed_file_is_refused() {
+    for head in ["\u{1f}\u{8b}", "\u{28}\u{b5}\u{2f}\u{fd}"] {
+        let fixture = Fixture::new("");
+        let bytes: Vec<u8> = head
+            .chars()
+            .map(|byte| u8::try_from(byte).unwrap())
+            .collect();
+        std::fs::write(fixture.path(), [&bytes[..], b"\n\n"].concat()).unwrap();
+        let mut lane = FileLane::open(&fixture.path()).unwrap();
+        let mut block = Block::default();
+        let error = lane.read(&mut block, usize::MAX).unwrap_err();
+        assert!(error.to_string().contains("is compressed"), "{error}");
+        assert!(block.is_empty());
+    }
+}
+
+#[test]
 fn files_are_listed_by_name() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["b.ndjson", "a.ndjson", "a.txt"] {
