@@ -240,9 +240,9 @@ fn parse_time(name: &str, value: &str) -> Result<i64, ApiError> {
     if let Ok(millis) = value.parse::<i64>() {
         return Ok(millis);
     }
-    let parse = |text: &str| {
-        text.parse::<jiff::Timestamp>()
-            .map(|time| time.as_millisecond())
+    let parse = |text: &str| match text.parse::<jiff::Timestamp>() {
+        Ok(time) => Ok(time.as_millisecond()),
+        Err(error) => beyond_timestamps(text).ok_or(error),
     };
     // A plus sign that was not escaped arrives as a space: 17:15:00 01:00.
     let with_plus = || {
@@ -253,6 +253,18 @@ fn parse_time(name: &str, value: &str) -> Result<i64, ApiError> {
         let hint = "give RFC 3339 with a zone (2018-03-24T17:15:00Z), or milliseconds since 1970";
         ApiError::bad_query(format!("{name} {value:?} is no time"), hint)
     })
+}
+
+/// A time of the last days of the year 9999, which people write for "no end": jiff's time stamps end before, so that
+/// each is a date in every zone.
+fn beyond_timestamps(text: &str) -> Option<i64> {
+    let pieces = jiff::fmt::temporal::Pieces::parse(text).ok()?;
+    let offset = pieces.to_numeric_offset()?;
+    let local = pieces.date().to_datetime(pieces.time()?);
+    let since = local
+        .duration_since(jiff::civil::date(1970, 1, 1).to_datetime(jiff::civil::Time::midnight()));
+    let since = i64::try_from(since.as_millis()).ok()?;
+    since.checked_sub(i64::from(offset.seconds()).checked_mul(1_000)?)
 }
 
 #[cfg(test)]
@@ -272,6 +284,10 @@ mod tests {
         check("2018-03-24T18:15:00 01:00", Some(1_521_911_700_000));
         check("2018-03-24 17:15:00.250Z", Some(1_521_911_700_250));
         check("2018-03-24T17:15:00", None);
+        check("9999-12-31T23:59:59.999Z", Some(253_402_300_799_999));
+        check("9999-12-31 23:59:59+01:00", Some(253_402_297_199_000));
+        check("9999-12-31", None);
+        check("10000-01-01T00:00:00Z", None);
         check("300.5", None);
         check("", None);
         check("now", None);

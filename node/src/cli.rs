@@ -6,6 +6,7 @@ pub mod check;
 pub mod demo;
 pub mod error;
 pub mod eval;
+mod machine;
 pub mod query;
 pub mod remote;
 pub mod rows;

@@ -15,6 +15,6 @@ mod tokens;
 
 mod wait;
 
-pub(crate) use client::{Refused, client, refused};
+pub(crate) use client::{Refused, client, fault_of, refused};
 pub(crate) use tokens::Clients;
 pub(crate) use wait::block_on;

@@ -25,6 +25,7 @@ pub mod ids;
 pub mod ingest;
 pub mod kafka;
 pub mod lead;
+mod likeness;
 mod mending;
 mod proposer;
 pub mod publish;

@@ -138,6 +138,64 @@ fn a_file_that_is_not_json_is_a_failure_that_says_so() {
     );
 }
 
+const NODE: &str = r#"
+data_dir = "data"
+[node]
+id = 1
+http = "127.0.0.1:8101"
+[cluster]
+peers = { 1 = "127.0.0.1:8201", 2 = "no-such-host.invalid:8201" }
+[[source]]
+name = "s"
+files = { dir = "logs" }
+[[pipeline]]
+name = "p"
+sources = ["s"]
+time = { field = "t", format = "s" }
+window = { size = "1m" }
+values = { n = "count()" }
+"#;
+
+#[test]
+fn check_looks_at_the_machine_that_it_runs_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |text: &str| {
+        std::fs::write(dir.path().join("u.toml"), text).unwrap();
+        run_in(dir.path(), &["check", "u.toml"], "")
+    };
+    fails(
+        &check(NODE),
+        64,
+        &["u.toml:10: source \"s\": files.dir: cannot list logs: No such"],
+    );
+    std::fs::write(dir.path().join("logs"), "").unwrap();
+    fails(
+        &check(NODE),
+        64,
+        &["files.dir: logs is a file; name the directory"],
+    );
+    std::fs::remove_file(dir.path().join("logs")).unwrap();
+    std::fs::create_dir(dir.path().join("logs")).unwrap();
+    let secret = NODE.replace("[cluster]", "[cluster]\nsecret_file = \"key\"");
+    fails(
+        &check(&secret),
+        64,
+        &["u.toml:7: cluster.secret_file: cannot read key: No such"],
+    );
+    let seconds = NODE.replace("\"s\" }", "\"seconds\" }");
+    let expected =
+        "u.toml:14: pipeline \"p\": time.format: \"seconds\" is not known; did you mean \"s\"?";
+    fails(&check(&seconds), 64, &[expected]);
+    // A host without an address here can have one where the node runs.
+    let ran = check(NODE);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(
+        ran.out,
+        "u.toml: node 1 is right, pipelines: p\n\
+         warning: u.toml:7: cluster.peers[2]: host no-such-host.invalid has no address here; is it spelled right?\n"
+    );
+}
+
 #[test]
 fn an_empty_file_has_no_rows() {
     let files: [(&str, &[u8]); 2] = [("p.toml", PIPELINE.as_bytes()), ("empty", b"")];
@@ -255,11 +313,11 @@ fn wrong_usage_is_told_before_anything_is_read() {
         ),
         (
             &["eval", "bad.toml", "x"],
-            &["bad.toml: sourcs: unknown key; did you mean sources?"],
+            &["bad.toml:2: sourcs: unknown key; did you mean sources?"],
         ),
         (
             &["check", "bad.toml", "p.toml", "x"],
-            &["bad.toml: name: ", "x: not TOML at line 1"],
+            &["bad.toml:1: name: ", "x: not TOML at line 1"],
         ),
     ];
     for (args, expected) in cases {

@@ -85,9 +85,9 @@ fn all_problems_of_a_config_are_told_at_once() {
         &[
             "error: the config has 4 problems",
             "u.toml: data_dir: is missing",
-            "u.toml: data_dri: unknown key; did you mean data_dir?",
-            "u.toml: node.http: \"nonsense\" has no port",
-            "u.toml: pipeline[0].values.n: at column 1: function cuont is not known; did you mean count?",
+            "u.toml:1: data_dri: unknown key; did you mean data_dir?",
+            "u.toml:4: node.http: \"nonsense\" has no port",
+            "pipeline \"p\": values.n: at column 1: function cuont is not known; did you mean count?",
         ],
     );
 }

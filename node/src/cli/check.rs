@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use super::machine::look_around;
 use crate::config::{ConfigErrors, FileKind, NodeConfig};
 use crate::definition::PipelineDefinition;
 
@@ -23,7 +24,7 @@ pub fn check(args: &CheckArgs) -> Result<(), CliError> {
     let mut problems = Vec::new();
     let mut right = Vec::new();
     for file in &args.files {
-        match check_file(file) {
+        match check_file(file)? {
             Ok(lines) => right.push(lines),
             Err(errors) => problems.extend(errors.problems),
         }
@@ -42,32 +43,60 @@ pub fn check(args: &CheckArgs) -> Result<(), CliError> {
     }
 }
 
-/// Checks one file; says what it is, and what is odd about it.
-fn check_file(file: &Path) -> Result<Vec<String>, ConfigErrors> {
-    let shown = file.display();
-    let warned = |definition: &PipelineDefinition| -> Vec<String> {
-        let name = &definition.name;
-        let warnings = definition.warnings.iter();
-        let lines = warnings.map(|warning| format!("{shown}: warning: pipeline {name}: {warning}"));
-        lines.collect()
+/// Checks one file; says what it is, and what is odd about it, or all that is wrong with it.
+fn check_file(file: &Path) -> Result<Result<Vec<String>, ConfigErrors>, CliError> {
+    let kind = match FileKind::of(file) {
+        Ok(kind) => kind,
+        Err(errors) => return Ok(Err(errors)),
     };
-    match FileKind::of(file)? {
-        FileKind::Node => {
-            let config = NodeConfig::load(file)?;
-            let names: Vec<&str> = config.pipelines.iter().map(|p| p.name.as_str()).collect();
+    Ok(match kind {
+        FileKind::Pipeline => PipelineDefinition::load(file).map(|definition| {
             let mut lines = vec![format!(
-                "{shown}: node {} is right, pipelines: {}",
-                config.node.id,
-                names.join(", ")
+                "{}: pipeline {} is right",
+                file.display(),
+                definition.name
             )];
-            lines.extend(config.pipelines.iter().flat_map(warned));
-            Ok(lines)
-        }
-        FileKind::Pipeline => {
-            let definition = PipelineDefinition::load(file)?;
-            let mut lines = vec![format!("{shown}: pipeline {} is right", definition.name)];
-            lines.extend(warned(&definition));
-            Ok(lines)
-        }
+            lines.extend(warnings(file, &definition));
+            lines
+        }),
+        FileKind::Node => match NodeConfig::load(file) {
+            Ok(config) => check_node(file, &config)?,
+            Err(errors) => Err(errors),
+        },
+    })
+}
+
+/// What is odd about a definition, a line each.
+fn warnings(file: &Path, definition: &PipelineDefinition) -> Vec<String> {
+    let (shown, name) = (file.display(), &definition.name);
+    let warnings = definition.warnings.iter();
+    let lines = warnings.map(|warning| format!("{shown}: warning: pipeline {name}: {warning}"));
+    lines.collect()
+}
+
+/// Looks whether a config that is right fits this machine.
+fn check_node(
+    file: &Path,
+    config: &NodeConfig,
+) -> Result<Result<Vec<String>, ConfigErrors>, CliError> {
+    let looked = look_around(config)?;
+    if !looked.problems.is_empty() {
+        let problems = looked.problems;
+        return Ok(Err(ConfigErrors { problems }));
     }
+    let names: Vec<&str> = config.pipelines.iter().map(|p| p.name.as_str()).collect();
+    let mut lines = vec![format!(
+        "{}: node {} is right, pipelines: {}",
+        file.display(),
+        config.node.id,
+        names.join(", ")
+    )];
+    lines.extend(
+        looked
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}")),
+    );
+    lines.extend(config.pipelines.iter().flat_map(|p| warnings(file, p)));
+    Ok(Ok(lines))
 }

@@ -12,7 +12,7 @@ use unisono_engine::spec::{PipelineSpec, TimeSource};
 use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, Settled, TickEnd};
 
 use super::error::CliError;
-use super::rows::{Format, RowPrinter, Stop};
+use super::rows::{self, Format, RowPrinter, Stop};
 use super::table::Align;
 use crate::config::parse_bytes;
 use crate::decode::{Decoder, Framing};
@@ -83,9 +83,9 @@ pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
     };
     let out = BufWriter::new(stdout.lock());
     let format = args.format.unwrap_or(default);
-    let rows = RowPrinter::with_columns(out, format, columns(&definition.spec));
+    let printer = RowPrinter::with_columns(out, format, columns(&definition.spec));
     let dead_letters = dead_letters.transpose()?;
-    let done = rows.map_err(Stop::from).and_then(|rows| {
+    let done = printer.map_err(Stop::from).and_then(|rows| {
         let output = Output {
             rows,
             row_count: 0,
@@ -105,13 +105,9 @@ pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
 
 /// The columns of the rows of `spec`: a row's fields are in the definition's order.
 fn columns(spec: &PipelineSpec) -> Vec<(String, Align)> {
-    let times = ["start", "end"].map(str::to_owned);
     let groups = spec.group_by.iter().map(|group| group.name.clone());
-    let left = times.into_iter().chain(groups);
     let values = spec.values.iter().map(|value| value.name.clone());
-    left.map(|name| (name, Align::Left))
-        .chain(values.map(|name| (name, Align::Right)))
-        .collect()
+    rows::columns(groups.collect(), values.collect())
 }
 
 /// Creates the file for dead letters, unless it is one of the inputs, which that would destroy.

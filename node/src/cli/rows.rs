@@ -78,34 +78,51 @@ impl RowFields<'_> {
     }
 
     fn columns(&self) -> Vec<(String, Align)> {
-        let times = ["start", "end"].map(|name| (name.to_owned(), Align::Left));
-        let group = self
-            .group
-            .0
-            .iter()
-            .map(|(name, _)| (name.clone(), Align::Left));
-        let values = self
-            .values
-            .0
-            .iter()
-            .map(|(name, _)| (name.clone(), Align::Right));
-        times.into_iter().chain(group).chain(values).collect()
+        let names = |fields: &Fields<'_>| fields.0.iter().map(|(name, _)| name.clone()).collect();
+        columns(names(&self.group), names(&self.values))
     }
 
-    fn cells(self, null: &str) -> Vec<String> {
+    /// The cells' texts; `None` is null.
+    fn cells(self) -> Vec<Option<String>> {
         let fields = self.group.0.iter().chain(&self.values.0);
-        let texts = fields.map(|(_, raw)| text_of(raw.get(), null));
-        [self.start, self.end].into_iter().chain(texts).collect()
+        let texts = fields.map(|(_, raw)| text_of(raw.get()));
+        let times = [self.start, self.end].into_iter().map(Some);
+        times.chain(texts).collect()
     }
 }
 
-fn text_of(raw: &str, null: &str) -> String {
-    match raw {
-        "null" => null.to_owned(),
-        text if text.starts_with('"') => {
-            serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())
+/// The columns of rows with these fields, no two with one name: where a name is taken, it is written as in the row's
+/// JSON, `group.n` and `values.n`.
+pub fn columns(group: Vec<String>, values: Vec<String>) -> Vec<(String, Align)> {
+    const TIMES: [&str; 2] = ["start", "end"];
+    let taken =
+        |name: &String, others: &[String]| TIMES.contains(&name.as_str()) || others.contains(name);
+    let named = |fields: &[String], others: &[String], place: &str, align| -> Vec<_> {
+        let name = |field: &String| match taken(field, others) {
+            true => format!("{place}.{field}"),
+            false => field.clone(),
+        };
+        fields.iter().map(|field| (name(field), align)).collect()
+    };
+    let mut columns: Vec<_> = TIMES.map(|name| (name.to_owned(), Align::Left)).into();
+    columns.extend(named(&group, &values, "group", Align::Left));
+    columns.extend(named(&values, &group, "values", Align::Right));
+    for at in 1..columns.len() {
+        // A field that is itself called group.n.
+        while columns[..at].iter().any(|(name, _)| *name == columns[at].0) {
+            columns[at].0.push('_');
         }
-        other => other.to_owned(),
+    }
+    columns
+}
+
+fn text_of(raw: &str) -> Option<String> {
+    match raw {
+        "null" => None,
+        text if text.starts_with('"') => {
+            Some(serde_json::from_str(text).unwrap_or_else(|_| text.to_owned()))
+        }
+        other => Some(other.to_owned()),
     }
 }
 
@@ -143,8 +160,12 @@ impl<W: Write> RowPrinter<W> {
                 out.write_all(line)?;
                 out.write_all(b"\n")
             }
-            State::Lines(out) => write_csv(out, RowFields::parse(line)?.cells("")),
-            State::Table(table) => table.push(&RowFields::parse(line)?.cells("null")),
+            State::Lines(out) => write_csv(out, RowFields::parse(line)?.cells()),
+            State::Table(table) => {
+                let cells = RowFields::parse(line)?.cells().into_iter();
+                let shown = cells.map(|cell| cell.unwrap_or_else(|| "null".to_owned()));
+                table.push(&shown.collect::<Vec<_>>())
+            }
         }
     }
 
@@ -169,20 +190,24 @@ fn begin<W: Write>(
     match format {
         Format::Ndjson => Ok(State::Lines(out)),
         Format::Csv => {
-            write_csv(&mut out, columns()?.into_iter().map(|(name, _)| name))?;
+            write_csv(&mut out, columns()?.into_iter().map(|(name, _)| Some(name)))?;
             Ok(State::Lines(out))
         }
         Format::Table => Ok(State::Table(Table::new(out, columns()?))),
     }
 }
 
-fn write_csv(out: &mut impl Write, cells: impl IntoIterator<Item = String>) -> io::Result<()> {
-    let quoted = cells.into_iter().map(|cell| {
-        if cell.contains([',', '"', '\n', '\r']) {
+/// Null is nothing between two commas, a text without characters is a pair of quotes.
+fn write_csv(
+    out: &mut impl Write,
+    cells: impl IntoIterator<Item = Option<String>>,
+) -> io::Result<()> {
+    let quoted = cells.into_iter().map(|cell| match cell {
+        None => String::new(),
+        Some(cell) if cell.is_empty() || cell.contains([',', '"', '\n', '\r']) => {
             format!("\"{}\"", cell.replace('"', "\"\""))
-        } else {
-            cell
         }
+        Some(cell) => cell,
     });
     let line = quoted.collect::<Vec<_>>().join(",");
     write!(out, "{line}\r\n")
@@ -248,6 +273,18 @@ s      e    a,\"b\"  null  1.10  9223372036854775808
 s      e    7      x     null                    0
 ";
         check(Format::Table, table);
+    }
+
+    #[test]
+    fn csv_tells_null_from_an_empty_text_and_has_no_two_equal_columns() {
+        let row = r#"{"start":"s","end":"e","group":{"n":"","end":null,"values.n":1},"values":{"n":2,"m":null}}"#;
+        let mut out = Vec::new();
+        let mut printer = RowPrinter::new(&mut out, Format::Csv);
+        printer.print(row.as_bytes()).unwrap();
+        printer.finish().unwrap();
+        drop(printer);
+        let expected = "start,end,group.n,group.end,values.n,values.n_,m\r\ns,e,\"\",,1,2,\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
     #[test]

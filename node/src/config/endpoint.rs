@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
+use super::glob::check_pattern;
 use super::name::check_name;
 use super::properties::Properties;
 use super::section::Section;
 use crate::kafka::properties::{fixed_for_sinks, fixed_for_sources, is_fixed};
-use crate::kafka::reader;
+use crate::kafka::{self, reader};
+use crate::likeness::did_you_mean;
 
 /// A stream of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +178,10 @@ fn read_kafka_source(mut section: Section<'_>) -> Option<KafkaSource> {
         }),
         KafkaReader::Librdkafka => read_properties(
             &mut section,
-            |name, _| fixed_for_sources(name).map(is_fixed),
+            |name, value| {
+                let fixed = fixed_for_sources(name).map(is_fixed);
+                fixed.or_else(|| kafka::fault_of(name, value))
+            },
             |_| None,
         ),
     };
@@ -195,7 +200,8 @@ fn read_choice<T: Copy>(section: &mut Section<'_>, key: &'static str, of: [(&str
     let [(first, default), (second, _)] = of;
     let chosen = section.parsed(key, |text| {
         let found = of.into_iter().find(|(name, _)| *name == text);
-        let unknown = || format!("\"{text}\" is neither {first} nor {second}");
+        let like = did_you_mean(text, [first, second]);
+        let unknown = || format!("\"{text}\" is neither {first} nor {second}{like}");
         found.map(|(_, value)| value).ok_or_else(unknown)
     });
     chosen.unwrap_or(default)
@@ -206,11 +212,14 @@ fn read_files_source(mut section: Section<'_>, base: &Path) -> Option<FilesSourc
     let pattern = section
         .string("pattern")
         .unwrap_or_else(|| "*.ndjson".to_owned());
-    if pattern.is_empty() || pattern.contains('/') {
+    if dir.as_deref() == Some("") {
         section.problem(
-            "pattern",
-            "must be a file name with * and ?, without directories",
+            "dir",
+            "is empty; write \".\" for the config's own directory",
         );
+    }
+    if let Err(message) = check_pattern(&pattern) {
+        section.problem("pattern", message);
     }
     section.finish();
     let dir = dir?;
@@ -238,7 +247,10 @@ fn read_kafka_sink(mut section: Section<'_>, sink: &str) -> Option<KafkaSink> {
     }
     let properties = read_properties(
         &mut section,
-        |name, _| fixed_for_sinks(name).map(is_fixed),
+        |name, value| {
+            let fixed = fixed_for_sinks(name).map(is_fixed);
+            fixed.or_else(|| kafka::fault_of(name, value))
+        },
         |_| None,
     );
     section.finish();

@@ -31,9 +31,33 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     pattern[at_pattern..].iter().all(|c| *c == '*')
 }
 
+/// Checks that a pattern of file names is meant as it is read here.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_pattern(pattern: &str) -> Result<(), String> {
+    if pattern.is_empty() || pattern.contains('/') {
+        return Err("must be a file name with * and ?, without directories".to_owned());
+    }
+    match pattern.find(['[', ']', '{', '}']) {
+        Some(_) => Err(format!(
+            "\"{pattern}\" has a bracket, which stands for nothing here; use * and ?, also in place of a bracket in a name"
+        )),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::matches_pattern;
+    use super::{check_pattern, matches_pattern};
+
+    #[test]
+    fn brackets_are_refused_as_they_stand_for_nothing() {
+        for bad in ["[.ndjson", "[a-z].log", "{a,b}.log", "", "a/b"] {
+            assert!(check_pattern(bad).is_err(), "{bad}");
+        }
+        assert_eq!(check_pattern("access-??.log*"), Ok(()));
+    }
 
     #[test]
     fn a_star_stands_for_any_characters_and_a_question_mark_for_one() {

@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 use unisono_engine::spec::TimeSource;
 
+use super::apart;
 use super::cluster::{self, ClusterSettings, NodeSettings, ResultsSettings};
 use super::endpoint::{self, SinkConfig, SourceConfig, SourceKind};
-use super::glob::matches_pattern;
+use super::glob::{check_pattern, matches_pattern};
 use super::pipeline::read_pipeline;
+use super::place::Places;
 use super::problem::{ConfigErrors, ConfigProblem};
 use super::section::{Section, parse_toml};
 use crate::definition::{BUILTIN_SINK, PipelineDefinition};
+use crate::likeness::did_you_mean;
 
 /// A node's config, checked.
 #[derive(Clone, Debug)]
@@ -56,6 +59,9 @@ impl NodeConfig {
         let table = parse_toml(text).map_err(|message| ConfigErrors::of_file(&label, message))?;
         let mut problems = Vec::new();
         let config = read(path, Section::new(&label, "", table, &mut problems));
+        let places = Places::of(text);
+        let own = problems.iter_mut().filter(|problem| problem.file == label);
+        own.for_each(|problem| places.locate(problem));
         match config {
             Some(config) if problems.is_empty() => Ok(config),
             _ => Err(ConfigErrors { problems }),
@@ -70,11 +76,17 @@ fn read(path: &Path, mut root: Section<'_>) -> Option<NodeConfig> {
         "data_dir = \"data/1\", a directory of this node alone",
     );
     let data_dir = root.string("data_dir");
+    if data_dir.as_deref() == Some("") {
+        root.problem("data_dir", "is empty; name a directory of this node alone");
+    }
     let node = cluster::read_node(&mut root);
     let mut cluster = cluster::read_cluster(&mut root, node.as_ref().map(|node| node.id));
     if let Some(cluster) = &mut cluster {
         let resolve = |file: PathBuf| base.join(file);
         cluster.secret_file = cluster.secret_file.take().map(resolve);
+        if let Some(node) = &node {
+            apart::check_ports(&mut root, node, cluster);
+        }
     }
     let results = cluster::read_results(&mut root);
 
@@ -87,16 +99,19 @@ fn read(path: &Path, mut root: Section<'_>) -> Option<NodeConfig> {
     for (index, table) in root.tables("source").into_iter().enumerate() {
         note_name(&mut root, "source", index, &table, &mut named_sources);
         let section = root.section(&format!("source[{index}]"), table);
-        sources.extend(endpoint::read_source(section, &base));
+        let source = endpoint::read_source(section, &base);
+        sources.extend(source.map(|source| (index, source)));
     }
     let mut named_sinks = BTreeSet::from([BUILTIN_SINK.to_owned()]);
     let mut sinks = Vec::new();
     for (index, table) in root.tables("sink").into_iter().enumerate() {
         note_name(&mut root, "sink", index, &table, &mut named_sinks);
-        sinks.extend(endpoint::read_sink(
-            root.section(&format!("sink[{index}]"), table),
-        ));
+        let sink = endpoint::read_sink(root.section(&format!("sink[{index}]"), table));
+        sinks.extend(sink.map(|sink| (index, sink)));
     }
+    apart::check_sinks(&mut root, &sources, &sinks);
+    let sources: Vec<SourceConfig> = sources.into_iter().map(|(_, source)| source).collect();
+    let sinks = sinks.into_iter().map(|(_, sink)| sink).collect();
     let files = sources.iter().filter_map(files_source).collect();
     let references = References {
         sources: named_sources,
@@ -145,6 +160,8 @@ struct Written {
     file: String,
     place: String,
     table: toml::Table,
+    /// Of a file of its own.
+    places: Option<Places>,
 }
 
 /// What pipelines may name.
@@ -171,6 +188,7 @@ fn read_pipelines(
             file: root.file().to_owned(),
             place,
             table,
+            places: None,
         });
     }
     let patterns = root.strings("pipelines").unwrap_or_default();
@@ -191,10 +209,22 @@ fn read_pipelines(
     }
     let mut names = BTreeSet::new();
     let mut pipelines = Vec::new();
-    for Written { file, place, table } in written {
+    for Written {
+        file,
+        place,
+        table,
+        places,
+    } in written
+    {
+        let before = root.problems().len();
         let mut section = Section::new(&file, &place, table, root.problems());
         check_references(&mut section, references, &mut names);
-        let Some(pipeline) = read_pipeline(section) else {
+        let pipeline = read_pipeline(section);
+        if let Some(places) = places {
+            let found = root.problems().iter_mut().skip(before);
+            found.for_each(|problem| places.locate(problem));
+        }
+        let Some(pipeline) = pipeline else {
             continue;
         };
         let by_append_time = matches!(pipeline.spec.time, TimeSource::AppendTime);
@@ -211,14 +241,12 @@ fn read_pipelines(
             } else {
                 ".time.from"
             });
-            root.problems().push(ConfigProblem {
-                file,
-                key,
-                message: format!(
-                    "files have no append time, and source \"{source}\" has files; name a field that holds the \
-                     time: time = {{ field = \"created_at\" }}"
-                ),
-            });
+            let message = format!(
+                "files have no append time, and source \"{source}\" has files; name a field that holds the \
+                 time: time = {{ field = \"created_at\" }}"
+            );
+            root.problems()
+                .push(ConfigProblem::new(&file, &key, message));
         }
         pipelines.push(pipeline);
     }
@@ -229,19 +257,16 @@ fn open(root: &mut Section<'_>, path: &Path) -> Option<Written> {
     let file = path.display().to_string();
     let table = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read: {error}"))
-        .and_then(|text| parse_toml(&text));
+        .and_then(|text| Ok((parse_toml(&text)?, Places::of(&text))));
     match table {
-        Ok(table) => Some(Written {
+        Ok((table, places)) => Some(Written {
             file,
             place: String::new(),
             table,
+            places: Some(places),
         }),
         Err(message) => {
-            root.problems().push(ConfigProblem {
-                file,
-                key: String::new(),
-                message,
-            });
+            root.problems().push(ConfigProblem::new(&file, "", message));
             None
         }
     }
@@ -262,17 +287,17 @@ fn check_references(
     }
     for source in section.peek_strings("sources") {
         if !references.sources.contains(&source) {
-            let message = format!("\"{source}\" is not a [[source]] of the node's config");
+            let like = did_you_mean(&source, references.sources.iter().map(String::as_str));
+            let message = format!("\"{source}\" is not a [[source]] of the node's config{like}");
             section.problem("sources", message);
         }
     }
     if let Some(sink) = section.peek_string("sink")
         && !references.sinks.contains(&sink)
     {
-        section.problem(
-            "sink",
-            format!("\"{sink}\" is not a [[sink]] of the node's config"),
-        );
+        let like = did_you_mean(&sink, references.sinks.iter().map(String::as_str));
+        let message = format!("\"{sink}\" is not a [[sink]] of the node's config{like}");
+        section.problem("sink", message);
     }
 }
 
@@ -282,6 +307,7 @@ fn matching_files(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         Some((dir, file)) => (base.join(if dir.is_empty() { "/" } else { dir }), file),
         None => (base.to_owned(), pattern),
     };
+    check_pattern(file_pattern)?;
     let dir = if dir.as_os_str().is_empty() {
         PathBuf::from(".")
     } else {

@@ -6,6 +6,7 @@ use toml::Value;
 use unisono_engine::spec::{CloseSpec, Expr, GroupColumn, PipelineSpec, ValueSpec};
 
 use super::name::check_name;
+use super::place::Places;
 use super::problem::ConfigErrors;
 use super::section::{Section, parse_toml};
 use crate::definition::{
@@ -52,6 +53,10 @@ impl PipelineDefinition {
         let table = parse_toml(text).map_err(|message| ConfigErrors::of_file(file, message))?;
         let mut problems = Vec::new();
         let definition = read_pipeline(Section::new(file, "", table, &mut problems));
+        let places = Places::of(text);
+        problems
+            .iter_mut()
+            .for_each(|problem| places.locate(problem));
         match definition {
             Some(definition) if problems.is_empty() => Ok(definition),
             _ => Err(ConfigErrors { problems }),

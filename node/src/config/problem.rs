@@ -7,20 +7,38 @@ use std::fmt;
 pub struct ConfigProblem {
     /// The file as the user named it.
     pub file: String,
-    /// The key with its tables, as `cluster.tick_interval`; empty where the whole file is meant.
+    /// The line of the key, from 1, or of the table that lacks it; where it is known.
+    pub line: Option<usize>,
+    /// The key with its tables, as `cluster.tick_interval` or `source "orders": kafka.topic`; empty where the whole
+    /// file is meant.
     pub key: String,
     /// What is wrong and what to do.
     pub message: String,
 }
 
+impl ConfigProblem {
+    /// A problem with the key at that path, whose line is not known yet.
+    #[must_use]
+    pub fn new(file: &str, key: &str, message: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: None,
+            key: key.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, key, message } = self;
-        if key.is_empty() {
-            write!(f, "{file}: {message}")
-        } else {
-            write!(f, "{file}: {key}: {message}")
+        write!(f, "{}:", self.file)?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
         }
+        if !self.key.is_empty() {
+            write!(f, " {}:", self.key)?;
+        }
+        write!(f, " {}", self.message)
     }
 }
 
@@ -35,13 +53,8 @@ impl ConfigErrors {
     /// One problem that concerns a whole file.
     #[must_use]
     pub fn of_file(file: &str, message: impl Into<String>) -> Self {
-        let problem = ConfigProblem {
-            file: file.to_owned(),
-            key: String::new(),
-            message: message.into(),
-        };
         Self {
-            problems: vec![problem],
+            problems: vec![ConfigProblem::new(file, "", message)],
         }
     }
 }

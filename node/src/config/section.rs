@@ -5,10 +5,8 @@ use std::time::Duration;
 use toml::{Table, Value};
 
 use super::problem::ConfigProblem;
-use super::units;
-
-/// Keys less like a known one than this are not taken for its typo.
-const LIKENESS: f64 = 0.6;
+use super::{place, units};
+use crate::likeness::nearest;
 
 /// One table of a file while it is read. Every accessor notes its key as known, takes the value
 /// out, and reports a value of the wrong type; [`Section::finish`] reports the keys that nobody
@@ -35,17 +33,7 @@ impl<'p> Section<'p> {
 
     /// The full path of `key`.
     pub fn path_of(&self, key: &str) -> String {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let key = if !key.is_empty() && key.split('[').next().unwrap_or(key).chars().all(plain) {
-            key.to_owned()
-        } else {
-            format!("\"{key}\"")
-        };
-        if self.path.is_empty() {
-            key
-        } else {
-            format!("{}.{key}", self.path)
-        }
+        place::join(&self.path, key)
     }
 
     /// Reports a problem with `key`.
@@ -55,11 +43,8 @@ impl<'p> Section<'p> {
         } else {
             self.path_of(key)
         };
-        self.problems.push(ConfigProblem {
-            file: self.file.clone(),
-            key,
-            message: message.into(),
-        });
+        self.problems
+            .push(ConfigProblem::new(&self.file, &key, message));
     }
 
     /// Whether the table has `key` and nobody has taken it yet.
@@ -273,27 +258,13 @@ impl<'p> Section<'p> {
     pub fn finish(mut self) {
         let unknown: Vec<String> = self.table.keys().cloned().collect();
         for key in unknown {
-            let message = match nearest(&key, &self.known) {
+            let message = match nearest(&key, self.known.iter().copied()) {
                 Some(near) => format!("unknown key; did you mean {near}?"),
                 None => format!("unknown key; known here: {}", self.known.join(", ")),
             };
             self.problem(&key, message);
         }
     }
-}
-
-fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
-    known
-        .iter()
-        .map(|candidate| {
-            (
-                strsim::normalized_damerau_levenshtein(key, candidate),
-                *candidate,
-            )
-        })
-        .filter(|(likeness, _)| *likeness >= LIKENESS)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 fn type_name(value: &Value) -> &'static str {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
+use rdkafka::types::RDKafkaConfRes;
 
 use super::Clients;
 use super::properties::{Role, fixed_for_sinks, fixed_for_sources, is_fixed};
 use super::security::{self, Bearer};
+use crate::likeness::did_you_mean;
 
 /// A property that cannot be used, and why.
 pub(crate) struct Refused {
@@ -88,6 +90,66 @@ fn is_of_tokens(name: &str) -> bool {
     ["sasl.oauthbearer.", "enable.sasl.oauthbearer.", "https."]
         .iter()
         .any(|prefix| name.starts_with(prefix))
+}
+
+/// Properties that people set, to understand a typo.
+const COMMON: &[&str] = &[
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.key.pem",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+    "enable.ssl.certificate.verification",
+    "client.id",
+    "client.rack",
+    "compression.type",
+    "compression.level",
+    "linger.ms",
+    "batch.size",
+    "batch.num.messages",
+    "message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.max.bytes",
+    "fetch.wait.max.ms",
+    "max.partition.fetch.bytes",
+    "queued.max.messages.kbytes",
+    "socket.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+    "transaction.timeout.ms",
+    "metadata.max.age.ms",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "broker.address.family",
+    "debug",
+];
+
+/// Why the C library would not take a property of the user's, if so. The reason never holds the value, which may be a
+/// password.
+#[must_use]
+pub(crate) fn fault_of(name: &str, value: &str) -> Option<String> {
+    if is_of_tokens(name) {
+        return None;
+    }
+    let mut config = ClientConfig::new();
+    config.set(name, value);
+    match config.create_native_config() {
+        Ok(_) => None,
+        Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)) => {
+            let like = did_you_mean(name, COMMON.iter().copied());
+            Some(format!("is not known to librdkafka{like}"))
+        }
+        Err(_) => {
+            Some("has a value that librdkafka does not take; see its CONFIGURATION.md".to_owned())
+        }
+    }
 }
 
 /// What librdkafka's refusal of a configuration says, with the property's name.

@@ -114,12 +114,12 @@ fn a_typo_names_the_nearest_right_key() {
     refused(
         "topic = \"orders\"",
         "topik = \"orders\"",
-        "source[0].kafka.topik: unknown key; did you mean topic?",
+        "source \"orders\": kafka.topik: unknown key; did you mean topic?",
     );
     refused(
         "dir = \"dns\"",
         "path = \"dns\"",
-        "source[1].files.path: unknown key; known here: dir, pattern",
+        "source \"dns\": files.path: unknown key; known here: dir, pattern",
     );
     refused(
         "[[sink]]",
@@ -133,7 +133,7 @@ fn what_is_fixed_is_refused_with_the_reason() {
     refused(
         "\"fetch.wait.max.ms\"",
         "\"isolation.level\"",
-        "source[0].kafka.properties.\"isolation.level\": is fixed (read_committed",
+        "source \"orders\": kafka.properties.\"isolation.level\": is fixed (read_committed",
     );
     refused(
         "[node]",
@@ -143,7 +143,7 @@ fn what_is_fixed_is_refused_with_the_reason() {
     refused(
         "topic = \"orders_stats\"",
         "topic = \"orders_stats\", properties = { \"enable.idempotence\" = false }",
-        "sink[0].kafka.properties.\"enable.idempotence\": is fixed (true",
+        "sink \"out\": kafka.properties.\"enable.idempotence\": is fixed (true",
     );
 }
 
@@ -163,7 +163,7 @@ fn what_a_reader_does_not_know_is_refused_with_the_way_out() {
     refused(
         "reader = \"librdkafka\"",
         "reader = \"java\"",
-        "source[0].kafka.reader: \"java\" is neither direct nor librdkafka",
+        "unisono.toml:11: source \"orders\": kafka.reader: \"java\" is neither direct nor librdkafka",
     );
 }
 
@@ -189,12 +189,12 @@ fn what_does_not_fit_together_is_refused() {
     refused(
         "[node]",
         "[[pipeline]]\nname='q'\nsources=['orders', 'dns']\ntime={from='append_time'}\nwindow={size='1m'}\nvalues={n='count()'}\n[node]",
-        "pipeline[0].time.from: files have no append time, and source \"dns\" has files; name a field",
+        "pipeline \"q\": time.from: files have no append time, and source \"dns\" has files; name a field",
     );
     refused(
         "name = \"dns\"",
         "name = \"orders\"",
-        "source[1].name: \"orders\" is taken",
+        "source \"orders\": name: \"orders\" is taken",
     );
     refused(
         "name = \"out\"",
@@ -227,6 +227,67 @@ fn what_does_not_fit_together_is_refused() {
         "topic = \"orders_stats\"",
         "topic = \"unisono_frontier\"",
         "must be a topic of its own",
+    );
+}
+
+#[test]
+fn what_would_get_into_its_own_way_is_refused() {
+    let second = |kafka: &str| {
+        let brokers = "brokers = \"other:1, LOCALHOST:9092\"";
+        let sink = format!("[[sink]]\nname = \"two\"\nkafka = {{ {brokers}, {kafka} }}\n[[sink]]");
+        NODE.replacen("[[sink]]", &sink, 1)
+    };
+    let check = |text: &str, expected: &str| {
+        let shown = parse(text).unwrap_err().to_string();
+        assert!(shown.contains(expected), "{expected}:\n{shown}");
+    };
+    check(
+        &NODE.replace("orders_stats", "orders"),
+        "sink \"out\": kafka.topic: \"orders\" is what source \"orders\" reads",
+    );
+    check(
+        &second("topic = \"two\", dead_letters = \"orders\""),
+        "sink \"two\": kafka.dead_letters: \"orders\" is what source \"orders\" reads",
+    );
+    check(
+        &second("topic = \"two\", transactional_id = \"unisono-out\""),
+        "sink \"out\": kafka.transactional_id: \"unisono-out\" is that of sink \"two\" too",
+    );
+    check(
+        &second("topic = \"two\", frontier_topic = \"orders_stats\""),
+        "sink \"out\": kafka.topic: \"orders_stats\" has another use in sink \"two\"",
+    );
+    // One frontier topic for both is as it should be, and so is anything in another cluster.
+    assert!(parse(&second("topic = \"orders_stats\"")).is_ok());
+    let elsewhere = second("topic = \"orders\", transactional_id = \"unisono-out\"");
+    assert!(parse(&elsewhere.replace("LOCALHOST", "elsewhere")).is_ok());
+    for http in ["127.0.0.1:8201", "0.0.0.0:8201", "127.0.0.1:8203"] {
+        check(&NODE.replace("127.0.0.1:8101", http), "node.http: ");
+    }
+    refused("\"data/1\"", "\"\"", "unisono.toml:2: data_dir: is empty");
+    refused(
+        "dir = \"dns\"",
+        "dir = \"dns\", pattern = \"[.ndjson\"",
+        "has a bracket",
+    );
+}
+
+#[test]
+fn what_librdkafka_does_not_take_is_refused_without_the_value() {
+    refused(
+        "\"sasl.password\"",
+        "\"sasl.passwordd\"",
+        "properties.\"sasl.passwordd\": is not known to librdkafka; did you mean \"sasl.password\"?",
+    );
+    refused(
+        "\"100\"",
+        "\"soon\"",
+        "properties.\"fetch.wait.max.ms\": has a value that librdkafka does not take",
+    );
+    refused(
+        "topic = \"orders_stats\"",
+        "topic = \"orders_stats\", properties = { \"compression.type\" = \"zippy\" }",
+        "sink \"out\": kafka.properties.\"compression.type\": has a value",
     );
 }
 
