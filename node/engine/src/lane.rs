@@ -17,6 +17,7 @@ use crate::record::{Cell, Cells, Record};
 use crate::revise::Touched;
 use crate::spec::{Column, Expr, TimeSource, Timestamp};
 use crate::spill::Run;
+use crate::stats::Counters;
 use crate::timestamp;
 use crate::window::PaneKey;
 
@@ -92,7 +93,7 @@ impl<T, R> Memo<T, R> {
 
 /// The event time of a record; `None`: it has none that can be used.
 #[inline]
-pub(crate) fn time_of(source: &TimeSource, record: &Record<'_>) -> Option<Timestamp> {
+pub fn time_of(source: &TimeSource, record: &Record<'_>) -> Option<Timestamp> {
     match source {
         TimeSource::AppendTime => record.append_time.and_then(timestamp::usable),
         TimeSource::Field {
@@ -274,6 +275,14 @@ impl LaneEngine {
                 found(expr, number);
             }
         }
+    }
+
+    /// What became of a pipeline's records so far on this lane; pipelines count from 0 in the order in which they were
+    /// added. `None` for an unknown one.
+    #[must_use]
+    pub fn counters(&self, pipeline: usize) -> Option<Counters> {
+        let pipeline = self.pipelines.get(pipeline)?;
+        Some(pipeline.state.counters)
     }
 
     /// Whether a record came since the last call.

@@ -39,7 +39,7 @@ mod window;
 pub use close::MOST_EMPTY;
 pub use feed::{FeedEngine, Settled, TickEnd};
 pub use join::JoinError;
-pub use lane::LaneEngine;
+pub use lane::{LaneEngine, time_of as event_time};
 pub use next::NextClosing;
 pub use observed::Observed;
 pub use part::{Grown, RestoreError, VERSION as PART_VERSION};

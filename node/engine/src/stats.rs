@@ -30,6 +30,20 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Each counter but that of all records with its name, in a fixed order; dead letters by reason.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let own = [
+            ("counted", self.counted),
+            ("filtered", self.filtered),
+            ("partly_late", self.partly_late),
+            ("bad_fields", self.bad_fields),
+            ("rounded_fields", self.rounded_fields),
+        ];
+        let letters = self.dead_letters.iter();
+        own.into_iter()
+            .chain(letters.map(|(reason, number)| (reason.name(), number)))
+    }
+
     /// Adds another lane's counters.
     pub(crate) fn add(&mut self, other: &Self) {
         count(&mut self.records, other.records);

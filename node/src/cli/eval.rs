@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use unisono_engine::record::{Record, RecordState};
 use unisono_engine::row::{Incarnation, StreamKind};
-use unisono_engine::spec::{PipelineSpec, TimeSource};
-use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, Settled, TickEnd};
+use unisono_engine::spec::PipelineSpec;
+use unisono_engine::{FeedEngine, LaneEngine, PipelineStats, Settled, TickEnd, event_time};
 
 use super::error::CliError;
 use super::rows::{self, Format, RowPrinter, Stop};
@@ -19,8 +19,12 @@ use crate::decode::{Decoder, Framing};
 use crate::definition::{FieldSet, PipelineDefinition, notes};
 use crate::room::{FeedRoom, LEAST_BUDGET, StateRoom};
 use crate::source::Block;
+use chosen::Chosen;
+use explain::Explain;
 use input::Input;
 
+mod chosen;
+mod explain;
 mod input;
 
 /// Bytes that are read of a lane before it is the next one's turn.
@@ -31,12 +35,18 @@ const INCARNATION: Incarnation = Incarnation(0);
 /// Arguments of `unisono eval`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EvalArgs {
-    /// The definition of the pipeline. Its sources are not read: the files stand for them.
-    #[arg(value_name = "PIPELINE.toml")]
-    pub pipeline: PathBuf,
-    /// NDJSON files, each a lane; - is the standard input.
-    #[arg(required = true, value_name = "FILE")]
+    /// The definition of a pipeline, or a node's config with several. Their sources are not read: the files stand for them.
+    #[arg(value_name = "DEFINITION.toml")]
+    pub definition: PathBuf,
+    /// NDJSON files, each a lane of every pipeline; - is the standard input.
+    #[arg(required_unless_present = "sources", value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// A file that stands for one source: a lane of the pipelines that read it. Can be given for several, and several times.
+    #[arg(long = "source", value_name = "NAME=FILE", value_parser = parse_source)]
+    pub sources: Vec<(String, PathBuf)>,
+    /// Only the pipeline of this name; can be given for several. All if it is not given.
+    #[arg(long = "pipeline", value_name = "NAME")]
+    pub pipelines: Vec<String>,
     /// How rows are written: a table on a terminal, else ndjson.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
@@ -47,12 +57,27 @@ pub struct EvalArgs {
     /// the directory for temporary files (TMPDIR). Rows are the same.
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub state_memory: Option<u64>,
+    /// Says on the standard error what became of the records, window by window.
+    #[arg(long)]
+    pub explain: bool,
+    /// Writes numbers and digests of rows and dead letters instead of rows: a JSON object for each pipeline.
+    #[arg(long, conflicts_with = "format")]
+    pub digest: bool,
 }
 
 fn budget(text: &str) -> Result<u64, String> {
     match parse_bytes(text)? {
         bytes if bytes < LEAST_BUDGET => Err("must be at least 1MiB".to_owned()),
         bytes => Ok(bytes),
+    }
+}
+
+fn parse_source(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+            Ok((name.to_owned(), PathBuf::from(file)))
+        }
+        _ => Err("give NAME=FILE, such as orders=orders.ndjson".to_owned()),
     }
 }
 
@@ -63,44 +88,78 @@ fn budget(text: &str) -> Result<u64, String> {
 /// Exit code 64: the definition, or a file that cannot be opened. Exit code 1: a fault while
 /// reading or writing, or no record that can be used.
 pub fn eval(args: &EvalArgs) -> Result<(), CliError> {
-    let definition = PipelineDefinition::load(&args.pipeline)?;
-    if matches!(definition.spec.time, TimeSource::AppendTime) {
-        return Err(
-            CliError::usage("files have no append time, which this pipeline goes by")
-                .hint("name a field that holds the time: time = { field = \"created_at\" }"),
-        );
+    let chosen = chosen::choose(args)?;
+    let format = format(args, chosen.len())?;
+    let inputs: Vec<&PathBuf> = args
+        .files
+        .iter()
+        .chain(args.sources.iter().map(|(_, file)| file))
+        .collect();
+    let dead_letters = args.dead_letters.as_deref();
+    let mut dead_letters = dead_letters.map(|path| create(path, &inputs)).transpose()?;
+    let several = chosen.len() > 1;
+    for one in chosen {
+        match eval_one(args, one, format, &mut dead_letters, several) {
+            Ok(()) => {}
+            // Who closes the pipe has seen enough.
+            Err(Stop::OutputClosed) => return Ok(()),
+            Err(Stop::Failed(error)) => return Err(error),
+        }
     }
-    let inputs = input::open_all(&args.files)?;
-    let dead_letters = args
-        .dead_letters
-        .as_deref()
-        .map(|path| create(path, &args.files));
-    let stdout = io::stdout();
-    let default = if stdout.is_terminal() {
-        Format::Table
-    } else {
-        Format::Ndjson
+    Ok(())
+}
+
+/// How rows are written. Those of several pipelines have different columns, but each names its pipeline.
+fn format(args: &EvalArgs, pipelines: usize) -> Result<Format, CliError> {
+    match args.format {
+        Some(format) if format != Format::Ndjson && pipelines > 1 => Err(CliError::usage(
+            "rows of several pipelines do not fit into one table",
+        )
+        .hint("name one of them with --pipeline NAME, or use --format ndjson")),
+        Some(format) => Ok(format),
+        None if pipelines == 1 && io::stdout().is_terminal() => Ok(Format::Table),
+        None => Ok(Format::Ndjson),
+    }
+}
+
+fn eval_one(
+    args: &EvalArgs,
+    chosen: Chosen,
+    format: Format,
+    dead_letters: &mut Option<BufWriter<File>>,
+    several: bool,
+) -> Result<(), Stop> {
+    let Chosen { definition, inputs } = chosen;
+    let out = BufWriter::new(io::stdout().lock());
+    let rows = match args.digest {
+        true => None,
+        false => Some(RowPrinter::with_columns(
+            out,
+            format,
+            columns(&definition.spec),
+        )?),
     };
-    let out = BufWriter::new(stdout.lock());
-    let format = args.format.unwrap_or(default);
-    let printer = RowPrinter::with_columns(out, format, columns(&definition.spec));
-    let dead_letters = dead_letters.transpose()?;
-    let done = printer.map_err(Stop::from).and_then(|rows| {
-        let output = Output {
-            rows,
-            row_count: 0,
-            dead_letters,
-        };
-        let room = StateRoom::new(args.state_memory, &std::env::temp_dir());
-        let mut run = Run::new(&definition, inputs, output, room);
-        run.read_all().map(|()| run)
-    });
-    match done {
-        Ok(run) => run.summarize(),
-        // Who closes the pipe has seen enough.
-        Err(Stop::OutputClosed) => Ok(()),
-        Err(Stop::Failed(error)) => Err(error),
+    let output = Output {
+        rows,
+        row_count: 0,
+        dead_letters,
+    };
+    let room = StateRoom::new(args.state_memory, &std::env::temp_dir());
+    let mut run = Run::new(&definition, inputs, output, room);
+    run.explain = args.explain.then(Explain::default);
+    run.read_all()?;
+    let name = match several {
+        true => format!("{}: ", definition.name),
+        false => String::new(),
+    };
+    run.summarize(&name)?;
+    if let Some(explain) = &run.explain {
+        explain.write(io::stderr().lock())?;
     }
+    if args.digest {
+        run.write_digests(&definition.name)?;
+    }
+    Ok(())
 }
 
 /// The columns of the rows of `spec`: a row's fields are in the definition's order.
@@ -111,7 +170,7 @@ fn columns(spec: &PipelineSpec) -> Vec<(String, Align)> {
 }
 
 /// Creates the file for dead letters, unless it is one of the inputs, which that would destroy.
-fn create(path: &Path, inputs: &[PathBuf]) -> Result<BufWriter<File>, CliError> {
+fn create(path: &Path, inputs: &[&PathBuf]) -> Result<BufWriter<File>, CliError> {
     let shown = path.display();
     if let Ok(existing) = path.canonicalize()
         && inputs
@@ -144,13 +203,16 @@ struct Undecodable {
     state: RecordState,
 }
 
-struct Run<W: Write> {
+struct Run<'a, W: Write> {
     engine: FeedEngine,
     engines: Vec<LaneEngine>,
     lanes: Vec<Lane>,
-    output: Output<W>,
+    output: Output<'a, W>,
     room: Arc<StateRoom>,
     own_room: FeedRoom,
+    spec: PipelineSpec,
+    /// If asked for.
+    explain: Option<Explain>,
     undecodable: u64,
     first_undecodable: Option<Undecodable>,
     fields: FieldSet,
@@ -159,17 +221,18 @@ struct Run<W: Write> {
 }
 
 /// Where rows go.
-struct Output<W: Write> {
-    rows: RowPrinter<W>,
+struct Output<'a, W: Write> {
+    /// `None`: rows are only counted.
+    rows: Option<RowPrinter<W>>,
     row_count: u64,
-    dead_letters: Option<BufWriter<File>>,
+    dead_letters: &'a mut Option<BufWriter<File>>,
 }
 
-impl<W: Write> Run<W> {
+impl<'a, W: Write> Run<'a, W> {
     fn new(
         definition: &PipelineDefinition,
         inputs: Vec<Input>,
-        output: Output<W>,
+        output: Output<'a, W>,
         room: Arc<StateRoom>,
     ) -> Self {
         let mut engine = FeedEngine::new();
@@ -189,6 +252,8 @@ impl<W: Write> Run<W> {
             output,
             own_room: room.share(),
             room,
+            spec: definition.spec.clone(),
+            explain: None,
             undecodable: 0,
             first_undecodable: None,
             fields: definition.fields.clone(),
@@ -222,6 +287,7 @@ impl<W: Write> Run<W> {
         engine.begin(None);
         for raw in block.records() {
             lane.lines += 1;
+            let (explain, spec) = (&mut self.explain, &self.spec);
             let take = &mut |record: &Record<'_>| {
                 lane.records += 1;
                 if record.state != RecordState::Decoded {
@@ -232,7 +298,13 @@ impl<W: Write> Run<W> {
                         state: record.state,
                     });
                 }
+                let before = explain.as_ref().and_then(|_| engine.counters(0));
                 engine.absorb(record);
+                if let (Some(explain), Some(before), Some(after)) =
+                    (explain.as_mut(), before, engine.counters(0))
+                {
+                    explain.note(spec, event_time(&spec.time, record), &before, &after);
+                }
             };
             lane.decoder.each(raw.offset, None, raw.payload, take);
         }
@@ -249,16 +321,12 @@ impl<W: Write> Run<W> {
     }
 
     /// Says in one line what came of it.
-    fn summarize(&self) -> Result<(), CliError> {
-        let Some(stats) = self.engine.stats(INCARNATION) else {
-            return Err(CliError::failure(
-                "the engine has lost its pipeline: this is a fault of Unisono",
-            ));
-        };
+    fn summarize(&self, name: &str) -> Result<(), CliError> {
+        let stats = self.stats()?;
         let records: u64 = self.lanes.iter().map(|lane| lane.records).sum();
         self.check_usable(records, &stats)?;
         let mut summary = format!(
-            "{records} records, {} rows, {} late",
+            "{name}{records} records, {} rows, {} late",
             self.output.row_count, stats.late
         );
         if stats.partly_late > 0 {
@@ -298,9 +366,28 @@ impl<W: Write> Run<W> {
         summary += &format!(", digest {}", stats.row_digest);
         eprintln!("{summary}");
         for note in &self.notes {
-            eprintln!("note: {note}");
+            eprintln!("note: {name}{note}");
         }
         Ok(())
+    }
+
+    fn stats(&self) -> Result<PipelineStats, CliError> {
+        self.engine.stats(INCARNATION).ok_or_else(|| {
+            CliError::failure("the engine has lost its pipeline: this is a fault of Unisono")
+        })
+    }
+
+    /// Numbers and digests of both streams, as a live run shows them.
+    fn write_digests(&self, name: &str) -> Result<(), Stop> {
+        let stats = self.stats()?;
+        let line = serde_json::json!({
+            "pipeline": name,
+            "rows": stats.next_row_seq.0,
+            "digest": stats.row_digest.to_string(),
+            "dead_letters": stats.next_dead_letter_seq.0,
+            "dead_letters_digest": stats.dead_letter_digest.to_string(),
+        });
+        Ok(writeln!(io::stdout(), "{line}")?)
     }
 
     /// An input of which nothing can be used is not the right input.
@@ -332,7 +419,7 @@ impl<W: Write> Run<W> {
     }
 }
 
-impl<W: Write> Output<W> {
+impl<W: Write> Output<'_, W> {
     fn write(&mut self, engine: &mut FeedEngine, settled: Settled) -> Result<(), Stop> {
         let mut result = Ok(());
         let written = engine.write(settled, &mut |stream, row| {
@@ -352,7 +439,10 @@ impl<W: Write> Output<W> {
         match (kind, &mut self.dead_letters) {
             (StreamKind::Rows, _) => {
                 self.row_count += 1;
-                Ok(self.rows.print(json)?)
+                match &mut self.rows {
+                    Some(rows) => Ok(rows.print(json)?),
+                    None => Ok(()),
+                }
             }
             (StreamKind::DeadLetters, Some(file)) => {
                 file.write_all(json)?;
@@ -363,8 +453,10 @@ impl<W: Write> Output<W> {
     }
 
     fn finish(&mut self) -> Result<(), Stop> {
-        self.rows.finish()?;
-        if let Some(file) = &mut self.dead_letters {
+        if let Some(rows) = &mut self.rows {
+            rows.finish()?;
+        }
+        if let Some(file) = self.dead_letters {
             file.flush()?;
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::cluster::{ClusterSettings, NodeSettings};
 use super::endpoint::{KafkaSink, SinkConfig, SinkKind, SourceConfig, SourceKind};
+use super::problem::ConfigProblem;
 use super::section::Section;
 
 /// Sinks beside sources, and beside each other; each with its place in the file.
@@ -109,13 +110,12 @@ pub fn check_ports(root: &mut Section<'_>, node: &NodeSettings, cluster: &Cluste
             } else {
                 format!("member {member}'s")
             };
-            root.problem(
-                "node.http",
-                format!(
-                    "\"{}\" is {whose} address for peers (cluster.peers[{member}] = \"{address}\"); use another port",
-                    node.http
-                ),
+            let message = format!(
+                "\"{}\" is {whose} address for peers (cluster.peers[{member}] = \"{address}\"); use another port",
+                node.http
             );
+            let problem = ConfigProblem::new(root.file(), "node.http", message);
+            root.problems().push(problem);
         }
     }
 }

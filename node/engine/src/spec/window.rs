@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::CalendarWindows;
+use super::{CalendarWindows, Timestamp};
 
 /// Which windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,12 @@ impl WindowSpec {
             Self::Fixed(fixed) => Some(*fixed),
             Self::Calendar(_) => None,
         }
+    }
+
+    /// Start and end of the window that holds a time; of overlapping windows, the step between two of them.
+    #[must_use]
+    pub fn step_of(&self, time: Timestamp) -> (i64, i64) {
+        self.pane_of(time.0)
     }
 
     /// The start of the pane that holds a time, and the end of the first window that holds it.

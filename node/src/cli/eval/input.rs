@@ -73,7 +73,12 @@ impl Input {
         })
     }
 
-    /// The name as the user wrote it.
+    /// The same input under another name.
+    pub fn called(self, label: String) -> Self {
+        Self { label, ..self }
+    }
+
+    /// The name as the user wrote it, or that of its lane.
     pub fn label(&self) -> &str {
         &self.label
     }
