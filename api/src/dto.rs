@@ -57,7 +57,8 @@ pub struct WindowInfo {
     pub size_ms: i64,
     /// The distance between two windows' starts; equal to the size where windows do not overlap.
     pub slide_ms: i64,
-    /// What the windows follow where not all have one length: `day of Asia/Taipei`.
+    /// What the windows follow where not all have one length: `day of Asia/Taipei`,
+    /// `sessions that a pause of 1800000 ms ends`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }

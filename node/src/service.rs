@@ -281,6 +281,13 @@ fn window_info(window: &WindowSpec) -> WindowInfo {
             )),
             ..WindowInfo::default()
         },
+        WindowSpec::Sessions(sessions) => WindowInfo {
+            kind: Some(format!(
+                "sessions that a pause of {} ms ends",
+                sessions.gap_ms()
+            )),
+            ..WindowInfo::default()
+        },
     }
 }
 

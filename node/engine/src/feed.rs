@@ -132,6 +132,10 @@ impl FeedEngine {
         let mut engine = LaneEngine::new();
         for pipeline in &self.pipelines {
             engine.add_pipeline(&self.common, Arc::clone(&pipeline.program));
+            if let Some(added) = engine.pipelines.last_mut() {
+                // What is closed is closed for who comes now too.
+                added.state.closed_through = pipeline.closed.through;
+            }
         }
         engine
     }

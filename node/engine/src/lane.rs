@@ -15,6 +15,7 @@ use crate::pane::LentPane;
 use crate::plan::{Common, Derived, GroupKey, Inputs, Program};
 use crate::record::{Cell, Cells, Record};
 use crate::revise::Touched;
+use crate::session::SessionTable;
 use crate::spec::{Column, Expr, TimeSource, Timestamp};
 use crate::spill::Run;
 use crate::stats::Counters;
@@ -23,6 +24,7 @@ use crate::window::PaneKey;
 
 mod memory;
 mod seen;
+mod sessions;
 mod state;
 
 pub(crate) use state::LaneState;
@@ -226,8 +228,8 @@ impl LaneEngine {
         self.shared.extend(common);
         self.pipelines.push(LanePipeline {
             seen: seen::Fields::new(&program),
+            state: LaneState::new(&program.spec),
             program,
-            state: LaneState::default(),
         });
     }
 
@@ -308,6 +310,7 @@ impl LaneEngine {
             keys: self.shared.dictionary(program.groups).keys(),
             panes: state.panes.lend_in(starts.clone(), &wanted),
             runs: state.panes.runs_in(starts, wanted),
+            sessions: None,
         }
     }
 
@@ -329,6 +332,7 @@ impl LaneEngine {
             keys: self.shared.dictionary(program.groups).keys(),
             panes: state.panes.lend(),
             runs: state.panes.runs(),
+            sessions: state.sessions.as_mut().map(|sessions| sessions.lend()),
         }
     }
 
@@ -366,4 +370,6 @@ pub(crate) struct LaneTables {
     pub(crate) panes: Vec<LentPane>,
     /// What of these panes is on disk, by pane.
     pub(crate) runs: Vec<(PaneKey, Run)>,
+    /// Where windows are sessions: those.
+    pub(crate) sessions: Option<Arc<SessionTable>>,
 }

@@ -26,6 +26,7 @@ pub mod record;
 mod render;
 mod revise;
 pub mod row;
+mod session;
 mod share;
 mod snapshot;
 pub mod spec;

@@ -44,7 +44,7 @@ impl FeedEngine {
         if !pipeline.waits_for_windows() {
             return None;
         }
-        let (_, end) = spec.window.pane_of(pipeline.watermark?.0);
+        let end = pipeline.next_end()?.0;
         let waits = |view: &crate::watermark::LaneView| {
             let shown = view
                 .watermark

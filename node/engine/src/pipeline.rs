@@ -9,10 +9,13 @@ use crate::lane::{LaneEngine, LaneTables};
 use crate::plan::Program;
 use crate::revise::{Ledger, Revisions, last_with_data};
 use crate::row::{Digest, Incarnation, Seq, StreamId, StreamKind};
+use crate::session::close::ClosedSessions;
 use crate::spec::{PipelineSpec, Timestamp};
 use crate::stats::{Counters, PipelineStats};
 
 mod write;
+
+mod sessions;
 
 /// The end of a numbered stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub(crate) struct LaneReport {
     counters: Counters,
     groups: u64,
     pane_changes: u64,
+    /// None of its sessions ends before.
+    soonest_end: Option<i64>,
 }
 
 /// A pipeline's definition and all of its state that is not a lane's.
@@ -62,6 +67,7 @@ pub(crate) struct Pipeline {
 #[derive(Debug, Default)]
 pub(crate) struct Closings {
     windows: Vec<Closing>,
+    sessions: ClosedSessions,
     lanes: Vec<LaneTables>,
     /// Lane and letter, in the order of lanes and offsets.
     letters: Vec<(usize, DeadLetter)>,
@@ -71,7 +77,10 @@ pub(crate) struct Closings {
 
 impl Closings {
     pub(crate) fn is_empty(&self) -> bool {
-        self.windows.is_empty() && self.letters.is_empty() && self.revisions.is_none()
+        self.windows.is_empty()
+            && self.sessions.is_empty()
+            && self.letters.is_empty()
+            && self.revisions.is_none()
     }
 }
 
@@ -137,6 +146,14 @@ impl Pipeline {
             report.groups = panes.group_count();
             changed |= report.pane_changes != panes.changes();
             report.pane_changes = panes.changes();
+            if let Some(sessions) = lane.sessions(at) {
+                report.groups = sessions.open();
+                report.soonest_end = sessions.soonest_end();
+            }
+        }
+        if self.spec().window.gap_ms().is_some() {
+            self.open_windows = self.lanes.iter().map(|lane| lane.groups).sum();
+            return;
         }
         if changed {
             let window = &self.spec().window;
@@ -167,6 +184,12 @@ impl Pipeline {
         }
         let program = Arc::clone(&self.program);
         let window = &program.spec.window;
+        if window.gap_ms().is_some() {
+            if let Some(watermark) = watermark {
+                closings.sessions = self.settle_sessions(at, watermark, lanes);
+            }
+            return closings;
+        }
         let empty = if self.spec().group_by.is_empty() {
             EmptyWindows::Shown
         } else {
@@ -234,8 +257,11 @@ impl Pipeline {
         let panes = lanes
             .iter()
             .flat_map(|lane| lane.pipelines[at].state.panes.keys());
-        let last = panes.map(|pane| pane.last_end(&self.spec().window)).max()?;
-        Some(Timestamp(last))
+        let last = panes.map(|pane| pane.last_end(&self.spec().window)).max();
+        let sessions = lanes
+            .iter()
+            .filter_map(|lane| lane.sessions(at)?.last_end());
+        last.max(sessions.max()).map(Timestamp)
     }
 
     fn stream(&self, kind: StreamKind) -> StreamId {

@@ -36,9 +36,8 @@ impl<'a> RowWriter<'a> {
         }
     }
 
-    /// The next rows are of the window that ends at `end`.
-    pub(crate) fn window(&mut self, end: i64) {
-        let start = self.spec.window.start_of(end);
+    /// The next rows are of the window with these bounds.
+    pub(crate) fn window(&mut self, start: i64, end: i64) {
         self.length = WindowLength(end.saturating_sub(start));
         self.times.clear();
         let out = &mut self.times;

@@ -15,6 +15,7 @@ use crate::render::RowWriter;
 use crate::revise::Standing;
 use crate::row::{Digest, Seq};
 use crate::row::{Incarnation, RowRef};
+use crate::session::close::show_open;
 use crate::spec::Timestamp;
 use crate::stats::{Counters, PipelineStats};
 use crate::value::Column;
@@ -102,6 +103,10 @@ impl FeedSnapshot {
             return Ok(());
         };
         let spec = of.pipeline.spec();
+        if spec.window.gap_ms().is_some() {
+            show_open(spec, &of.tables, emit);
+            return Ok(());
+        }
         let mut order = Order::default();
         order.follow(&of.tables.iter().map(|lane| &lane.keys).collect::<Vec<_>>());
         let mut writer = RowWriter::new(spec);
@@ -109,7 +114,7 @@ impl FeedSnapshot {
         let mut having = Having::new(spec);
         let mut goes_on = true;
         for end in of.open_ends() {
-            writer.window(end);
+            writer.window(spec.window.start_of(end), end);
             let length = writer.length();
             let row = |key: &[u8], columns: &[Column], place: usize| {
                 let having = having.as_mut();

@@ -17,7 +17,7 @@ mod zone;
 pub use calendar::{CalendarUnit, CalendarWindows};
 pub(crate) use function::Takes;
 pub use function::{Function, Spread};
-pub use window::{FixedWindows, WindowError, WindowSpec};
+pub use window::{FixedWindows, SessionWindows, WindowError, WindowSpec};
 pub use zone::{RuleDay, YearRule, Zone, ZoneError};
 
 /// Index of a lane within its feed.

@@ -124,9 +124,9 @@ pub struct PipelineStats {
     pub watermark: Option<Timestamp>,
     /// Windows that end here or before are closed; `None` before the first watermark.
     pub closed_through: Option<Timestamp>,
-    /// Windows with data that are not closed.
+    /// Windows with data that are not closed. Sessions: those of each lane.
     pub open_windows: u64,
-    /// Groups in memory, over all lanes and panes.
+    /// Groups in memory, over all lanes and panes. Sessions: those of each lane.
     pub open_groups: u64,
     /// Records that changed windows that were closed.
     pub revising: u64,

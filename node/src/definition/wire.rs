@@ -351,6 +351,10 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
     if records == 0 {
         return Err("close.records is 0".to_owned());
     }
+    let window = pipeline.window.read()?;
+    if window.gap_ms().is_some() && pipeline.revise_ms.is_some() {
+        return Err("sessions are not revised".to_owned());
+    }
     let spec = PipelineSpec {
         name: pipeline.name.clone(),
         time,
@@ -358,7 +362,7 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
         derived: derived.collect::<Result<_, _>>()?,
         having: having.transpose()?,
         group_by: group_by.collect::<Result<_, String>>()?,
-        window: pipeline.window.read()?,
+        window,
         close: CloseSpec {
             lag_ms,
             records,

@@ -66,8 +66,20 @@ values = { n = "count()", total = "sum(rtt)" }
     ),
 };
 
+/// Sessions of the hosts, over all partitions: they close, and are open, at all times.
+const SESSIONS: Pipeline = Pipeline {
+    name: "dns_sessions",
+    of: Of::Text(
+        r#"group_by = ['"id.orig_h"']
+window = { session = "7s" }
+close = { lag = "5s", idle = "5s" }
+values = { n = "count()", total = "sum(rtt)", codes = "count(distinct rcode_name)", by_second = "rate(rtt)" }
+"#,
+    ),
+};
+
 /// All of them.
-pub(super) const ALL: [Pipeline; 4] = [PATIENT, PROMPT, EVERY, DAILY];
+pub(super) const ALL: [Pipeline; 5] = [PATIENT, PROMPT, EVERY, DAILY, SESSIONS];
 
 /// How long a partition is silent before it counts as idle: far longer than the log ever pauses before its end, since what
 /// an idle partition brings later could be late, which files never are.

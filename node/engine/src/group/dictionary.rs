@@ -179,8 +179,9 @@ impl Dictionary {
         }
     }
 
+    /// The key of a number that has one.
     #[inline]
-    fn key(&self, group: u32) -> &[u8] {
+    pub(crate) fn key(&self, group: u32) -> &[u8] {
         let group = group as usize;
         self.chunks[group / CHUNK].get().key(group % CHUNK)
     }

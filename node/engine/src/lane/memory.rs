@@ -22,11 +22,11 @@ pub(super) struct Measured {
 }
 
 impl LaneEngine {
-    /// Bytes that panes and the groups' keys take on this lane. Looks at every pane: not for each
+    /// Bytes that panes, sessions and the groups' keys take on this lane. Looks at every pane: not for each
     /// tick.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
-        let panes = self.pipelines.iter().map(|of| of.state.panes.memory());
+        let panes = self.pipelines.iter().map(|of| of.state.memory());
         let groups = self.shared.groups.iter();
         let groups = groups.map(|groups| groups.of.dictionary.memory());
         panes.chain(groups).sum()
@@ -63,7 +63,7 @@ impl LaneEngine {
 
     fn groups(&self) -> u64 {
         let panes = self.pipelines.iter();
-        panes.map(|of| of.state.panes.group_count()).sum()
+        panes.map(|of| of.state.groups()).sum()
     }
 
     /// Calls `found` with each pipeline's panes that have groups in memory, and about what leaves with
@@ -86,6 +86,7 @@ impl LaneEngine {
             keys: self.shared.dictionary(program.groups).keys(),
             panes,
             runs,
+            sessions: None,
         }
     }
 

@@ -6,6 +6,7 @@ use crate::pane::PaneStore;
 use crate::plan::{Derived, Program};
 use crate::record::Record;
 use crate::revise::Touched;
+use crate::session::SessionStore;
 use crate::spec::{PipelineSpec, Timestamp};
 use crate::stats::{Counters, count};
 use crate::watermark::EventTimes;
@@ -16,6 +17,8 @@ use crate::window::{PaneKey, Placement, place};
 pub(crate) struct LaneState {
     pub(crate) times: EventTimes,
     pub(crate) panes: PaneStore,
+    /// Where windows are sessions: then there are no panes.
+    pub(crate) sessions: Option<Box<SessionStore>>,
     pub(crate) counters: Counters,
     pub(crate) allowance: Allowance,
     /// The dead letters of the tick so far that are to be written.
@@ -29,6 +32,26 @@ pub(crate) struct LaneState {
 }
 
 impl LaneState {
+    pub(crate) fn new(spec: &PipelineSpec) -> Self {
+        let gap_ms = spec.window.gap_ms();
+        Self {
+            sessions: gap_ms.map(|gap_ms| Box::new(SessionStore::new(&spec.values, gap_ms))),
+            ..Self::default()
+        }
+    }
+
+    /// Groups in all panes, and open sessions.
+    pub(crate) fn groups(&self) -> u64 {
+        let sessions = self.sessions.as_ref().map_or(0, |of| of.open());
+        self.panes.group_count().saturating_add(sessions)
+    }
+
+    /// Bytes that panes and sessions take.
+    pub(crate) fn memory(&self) -> usize {
+        let sessions = self.sessions.as_ref().map_or(0, |of| of.memory());
+        self.panes.memory().saturating_add(sessions)
+    }
+
     /// How far event time has come on this lane.
     #[inline]
     pub(crate) fn watermark(&self) -> Option<Timestamp> {
@@ -75,6 +98,13 @@ impl LaneState {
         let window = &program.spec.window;
         let pane = match self.panes.last_if_holds(time, complete_to) {
             Some(pane) => pane,
+            None if self.sessions.is_some() => {
+                // A session that is closed reaches no further than to there.
+                return match complete_to.is_some_and(|limit| time < limit) {
+                    true => self.reject(Reason::Late, record),
+                    false => self.count_in_session(program, shared, time, record),
+                };
+            }
             None => match place(window, time, complete_to) {
                 Placement::All(pane) => pane,
                 Placement::Some(pane) => {
@@ -105,17 +135,9 @@ impl LaneState {
         (pane, time): (PaneKey, Timestamp),
         record: &Record<'_>,
     ) {
-        shared.derive(&program.derived, record);
-        let group = match shared.group(program.groups, record) {
-            Ok(group) => group,
-            Err(reason) => return self.reject(reason, record),
+        let Some(group) = self.read(program, shared, record) else {
+            return;
         };
-        count(&mut self.counters.counted, 1);
-        let bad_fields = shared.read(program, record);
-        count(&mut self.counters.bad_fields, bad_fields);
-        if record.has_rounded() {
-            count(&mut self.counters.rounded_fields, program.rounded(record));
-        }
         // Without `revise` no record has such a pane.
         if self
             .closed_through
@@ -139,6 +161,55 @@ impl LaneState {
         count(&mut self.counters.revising, 1);
         let is_new = !self.panes.holds(pane, group);
         self.touched.entry((pane, group)).or_insert(is_new);
+    }
+
+    fn count_in_session(
+        &mut self,
+        program: &Program,
+        shared: &mut PerRecord,
+        time: Timestamp,
+        record: &Record<'_>,
+    ) {
+        let Some(group) = self.read(program, shared, record) else {
+            return;
+        };
+        let Some(sessions) = &mut self.sessions else {
+            return;
+        };
+        let dictionary = &mut shared.groups[program.groups].of.dictionary;
+        let (columns, place) = sessions.take_in(group, time, dictionary);
+        let record = Derived {
+            record,
+            cells: &shared.derived_cells,
+        };
+        for (value, column) in columns.iter_mut().enumerate() {
+            column.add(place, time, program.input(value, &shared.inputs, record));
+        }
+    }
+
+    /// Reads what groups and values need of a record that counts; gives its group's number.
+    #[inline]
+    fn read(
+        &mut self,
+        program: &Program,
+        shared: &mut PerRecord,
+        record: &Record<'_>,
+    ) -> Option<u32> {
+        shared.derive(&program.derived, record);
+        let group = match shared.group(program.groups, record) {
+            Ok(group) => group,
+            Err(reason) => {
+                self.reject(reason, record);
+                return None;
+            }
+        };
+        count(&mut self.counters.counted, 1);
+        let bad_fields = shared.read(program, record);
+        count(&mut self.counters.bad_fields, bad_fields);
+        if record.has_rounded() {
+            count(&mut self.counters.rounded_fields, program.rounded(record));
+        }
+        Some(group)
     }
 
     #[cold]

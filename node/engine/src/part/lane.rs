@@ -19,6 +19,8 @@ use crate::value::Column;
 use crate::watermark::EventTimes;
 use crate::window::PaneKey;
 
+mod sessions;
+
 /// After so many groups of a pane the lane is looked at.
 const GROUPS_AT_ONCE: u64 = 4096;
 /// What stands before each group, and behind the last one.
@@ -35,6 +37,10 @@ pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) ->
         out.unsigned(state.counters.revising);
     }
     state.allowance.encode(out);
+    if let Some(table) = &tables.sessions {
+        sessions::write(table, &tables.keys, out);
+        return Ok(());
+    }
     out.length(tables.panes.len());
     for (pane, table) in &tables.panes {
         out.signed(pane.start);
@@ -106,6 +112,9 @@ pub(super) fn read(
         state.counters.revising = input.unsigned()?;
     }
     state.allowance = Allowance::decode(input)?;
+    if spec.window.gap_ms().is_some() {
+        return Ok(sessions::read(spec, at, engine, input)?);
+    }
     let mut key = Vec::new();
     let mut groups: u64 = 0;
     for _ in 0..input.length()? {

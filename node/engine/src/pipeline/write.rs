@@ -31,7 +31,7 @@ impl Rows<'_> {
     /// The next rows are of the window that ends at `end`.
     fn window(&mut self, end: i64) {
         self.end = end;
-        self.writer.window(end);
+        self.writer.window(self.spec.window.start_of(end), end);
     }
 
     /// Whether `having` holds for the row.
@@ -121,7 +121,7 @@ impl Pipeline {
             numbers: &mut self.rows,
             withheld: &mut self.withheld,
             ledger: &mut self.ledger,
-            emit,
+            emit: &mut *emit,
         };
         // The windows that were closed before the tick end before those that close now.
         if let Some(revisions) = &closings.revisions {
@@ -151,6 +151,7 @@ impl Pipeline {
                 }
             }
         }
+        self.write_sessions(closings, emit);
         self.write_letters(closings, label, emit);
         Ok(())
     }

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use super::{CalendarWindows, Timestamp};
 
+/// The longest window, and the longest gap of sessions.
+const MOST_MS: i64 = 366 * 86_400_000;
+
 /// Which windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WindowSpec {
@@ -11,6 +14,16 @@ pub enum WindowSpec {
     Fixed(FixedWindows),
     /// Days, weeks, months, quarters or years of a time zone.
     Calendar(Arc<CalendarWindows>),
+    /// One for each time that a group's records come without a pause.
+    Sessions(SessionWindows),
+}
+
+/// Windows that begin with a record and end when no further one came for long enough.
+///
+/// Invariant: the gap is greater than 0 and at most 366 days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionWindows {
+    gap_ms: i64,
 }
 
 /// Windows of one length: side by side, or overlapping.
@@ -40,6 +53,8 @@ pub enum WindowError {
     TooLarge,
     #[error("offset of a calendar window must be less than a day")]
     CalendarOffset,
+    #[error("session must be greater than 0 and at most 366 days")]
+    Gap,
 }
 
 impl WindowSpec {
@@ -54,7 +69,7 @@ impl WindowSpec {
             () if slide_ms <= 0 => Err(WindowError::Slide),
             () if slide_ms > size_ms => Err(WindowError::SlideAboveSize),
             () if size_ms.checked_rem(slide_ms) != Some(0) => Err(WindowError::SlideDoesNotDivide),
-            () if size_ms > 366 * 86_400_000 || size_ms.div_euclid(slide_ms) > 10_000 => {
+            () if size_ms > MOST_MS || size_ms.div_euclid(slide_ms) > 10_000 => {
                 Err(WindowError::TooLarge)
             }
             () => Ok(Self::Fixed(FixedWindows {
@@ -65,12 +80,34 @@ impl WindowSpec {
         }
     }
 
+    /// Sessions that end when a group had no record for so many milliseconds: a record that comes later
+    /// than `gap_ms` after the one before it, or just then, begins the next session.
+    ///
+    /// # Errors
+    /// The rule that the number breaks.
+    pub fn sessions(gap_ms: i64) -> Result<Self, WindowError> {
+        match gap_ms {
+            1..=MOST_MS => Ok(Self::Sessions(SessionWindows { gap_ms })),
+            _ => Err(WindowError::Gap),
+        }
+    }
+
+    /// The gap in milliseconds, if these are sessions.
+    #[must_use]
+    #[inline]
+    pub fn gap_ms(&self) -> Option<i64> {
+        match self {
+            Self::Sessions(sessions) => Some(sessions.gap_ms),
+            Self::Fixed(_) | Self::Calendar(_) => None,
+        }
+    }
+
     /// The windows, if all have one length.
     #[must_use]
     pub fn fixed(&self) -> Option<FixedWindows> {
         match self {
             Self::Fixed(fixed) => Some(*fixed),
-            Self::Calendar(_) => None,
+            Self::Calendar(_) | Self::Sessions(_) => None,
         }
     }
 
@@ -79,6 +116,7 @@ impl WindowSpec {
     pub fn step_of(&self, time: Timestamp) -> (i64, i64) {
         self.pane_of(time.0)
     }
+    // Of sessions, all that follows says what holds of a session of one record.
 
     /// The start of the pane that holds a time, and the end of the first window that holds it.
     pub(crate) fn pane_of(&self, time: i64) -> (i64, i64) {
@@ -91,6 +129,7 @@ impl WindowSpec {
                 (start, start.saturating_add(fixed.slide_ms))
             }
             Self::Calendar(calendar) => calendar.bounds(time),
+            Self::Sessions(sessions) => (time, time.saturating_add(sessions.gap_ms)),
         }
     }
 
@@ -99,6 +138,7 @@ impl WindowSpec {
         match self {
             Self::Fixed(fixed) => start.saturating_add(fixed.slide_ms),
             Self::Calendar(calendar) => calendar.bounds(start).1,
+            Self::Sessions(sessions) => start.saturating_add(sessions.gap_ms),
         }
     }
 
@@ -107,6 +147,7 @@ impl WindowSpec {
         match self {
             Self::Fixed(fixed) => start.saturating_add(fixed.size_ms),
             Self::Calendar(calendar) => calendar.bounds(start).1,
+            Self::Sessions(sessions) => start.saturating_add(sessions.gap_ms),
         }
     }
 
@@ -116,6 +157,7 @@ impl WindowSpec {
         match self {
             Self::Fixed(fixed) => end.saturating_sub(fixed.size_ms),
             Self::Calendar(calendar) => calendar.bounds(end.saturating_sub(1)).0,
+            Self::Sessions(sessions) => end.saturating_sub(sessions.gap_ms),
         }
     }
 
@@ -124,6 +166,7 @@ impl WindowSpec {
         match self {
             Self::Fixed(fixed) => time.saturating_sub(fixed.size_ms).saturating_add(1),
             Self::Calendar(calendar) => calendar.bounds(time).0,
+            Self::Sessions(_) => time,
         }
     }
 
@@ -132,6 +175,7 @@ impl WindowSpec {
         match self {
             Self::Fixed(fixed) => end.checked_add(fixed.slide_ms),
             Self::Calendar(calendar) => Some(calendar.bounds(end).1).filter(|&next| next > end),
+            Self::Sessions(sessions) => end.checked_add(sessions.gap_ms),
         }
     }
 
@@ -140,6 +184,7 @@ impl WindowSpec {
         match self {
             Self::Fixed(fixed) => end.saturating_add(fixed.slide_ms.saturating_mul(windows)),
             Self::Calendar(calendar) => calendar.end_after(end, windows),
+            Self::Sessions(sessions) => end.saturating_add(sessions.gap_ms.saturating_mul(windows)),
         }
     }
 
@@ -147,8 +192,16 @@ impl WindowSpec {
     pub(crate) fn panes(&self) -> i64 {
         match self {
             Self::Fixed(fixed) => fixed.size_ms.div_euclid(fixed.slide_ms),
-            Self::Calendar(_) => 1,
+            Self::Calendar(_) | Self::Sessions(_) => 1,
         }
+    }
+}
+
+impl SessionWindows {
+    /// How long a pause ends a session, in milliseconds.
+    #[must_use]
+    pub fn gap_ms(self) -> i64 {
+        self.gap_ms
     }
 }
 

@@ -319,3 +319,13 @@ fn windows_wait_until_so_many_lanes_are_there() {
     player.play("-p0 p1@35=1 tick");
     assert_eq!(player.results(), "[20,30) n=2 sum=33");
 }
+
+/// Also before the next window closes, and whether or not a replica restarted in between.
+#[test]
+fn what_a_lane_that_joins_brings_for_closed_windows_is_late_at_once() {
+    check(
+        grouped(),
+        "p0@3:a=1 p0@30:a=2 tick +p1 p1@12:a=4 p1@31:a=1 tick finish",
+        "[0,10) a n=1 sum=1; !late p1#0; [30,40) a n=2 sum=3",
+    );
+}

@@ -17,6 +17,7 @@ mod lateness;
 mod properties;
 mod revising;
 mod rows;
+mod sessions;
 mod spilling;
 mod timeline;
 mod values;

@@ -167,6 +167,7 @@ pub fn counted(case: &Case) -> BTreeMap<(i64, u64), Vec<Event>> {
     // The ends of the windows that hold a time, ascending.
     let ends = |time: i64| match &case.spec.window {
         WindowSpec::Calendar(calendar) => vec![calendar.bounds(time).1],
+        WindowSpec::Sessions(_) => Vec::new(),
         WindowSpec::Fixed(fixed) => {
             let (size, slide) = (fixed.size_ms(), fixed.slide_ms());
             let first = (time.div_euclid(slide) + 1) * slide;

@@ -147,9 +147,13 @@ fn a_lane_that_joins_late_corrects_what_was_closed() {
 fn revised(seed: u64) -> Case {
     let mut random = Random(seed * 2 + 77);
     let mut case = case(seed);
+    if case.spec.window.gap_ms().is_some() {
+        // Sessions are not revised.
+        case.spec.window = window(30, 10);
+    }
     let scale = match case.spec.window {
         WindowSpec::Calendar(_) => 9001,
-        WindowSpec::Fixed(_) => 1,
+        WindowSpec::Fixed(_) | WindowSpec::Sessions(_) => 1,
     };
     case.spec.late = LateSpec::Revise {
         keep_ms: random.below(60) as i64 * 1000 * scale,

@@ -33,6 +33,10 @@ pub(super) fn read_late(
                 let message = "is missing beside policy = \"revise\"; write, say, keep = \"1h\"";
                 late.problem("keep", message);
             }
+            if window.and_then(WindowSpec::gap_ms).is_some() {
+                let message = "\"revise\" does not go with sessions: a late record could join two that were published; write \"drop\"";
+                late.problem("policy", message);
+            }
             let keep_ms = keep_ms?;
             if let Some(message) = fault(keep_ms, window) {
                 late.problem("keep", message);

@@ -11,6 +11,11 @@ pub(super) fn read_window(section: &mut Section<'_>) -> Option<WindowSpec> {
     section.require("window", "window = { size = \"1m\" }");
     let table = section.table("window")?;
     let mut window = section.section("window", table);
+    if window.has("session") {
+        let spec = read_sessions(&mut window);
+        window.finish();
+        return spec;
+    }
     window.require("size", "size = \"1m\"");
     let size = window.peek_string("size");
     let spec = match size.as_deref().and_then(calendar_unit) {
@@ -34,8 +39,31 @@ pub(super) fn read_window(section: &mut Section<'_>) -> Option<WindowSpec> {
         }
         _ => read_fixed(&mut window),
     };
+    // Never there: known to whoever misspells it.
+    window.string("session");
     window.finish();
     spec
+}
+
+fn read_sessions(window: &mut Section<'_>) -> Option<WindowSpec> {
+    let gap = window.duration_ms("session");
+    let mut is_alone = true;
+    for key in ["size", "slide", "offset", "time_zone"] {
+        if window.take(key).is_some() {
+            is_alone = false;
+            window.problem(
+                key,
+                "goes without session: sessions begin and end with their records; remove one of the two",
+            );
+        }
+    }
+    match WindowSpec::sessions(gap?) {
+        Ok(spec) => Some(spec).filter(|_| is_alone),
+        Err(error) => {
+            window.problem("", error.to_string());
+            None
+        }
+    }
 }
 
 fn calendar_unit(text: &str) -> Option<CalendarUnit> {

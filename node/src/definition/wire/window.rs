@@ -12,6 +12,13 @@ use super::{code_of, value_of};
 pub(super) enum Window {
     Fixed(Fixed),
     Calendar(Calendar),
+    Sessions(Sessions),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sessions {
+    session_ms: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -71,6 +78,9 @@ impl Window {
                 offset_ms: calendar.offset_ms(),
                 zone: ZoneData::of(calendar.zone()),
             }),
+            WindowSpec::Sessions(sessions) => Self::Sessions(Sessions {
+                session_ms: sessions.gap_ms(),
+            }),
         }
     }
 
@@ -83,6 +93,9 @@ impl Window {
                 let windows = CalendarWindows::new(unit, calendar.zone.read()?, calendar.offset_ms);
                 let windows = windows.map_err(|error| error.to_string())?;
                 Ok(WindowSpec::Calendar(Arc::new(windows)))
+            }
+            Self::Sessions(sessions) => {
+                WindowSpec::sessions(sessions.session_ms).map_err(|error| error.to_string())
             }
         }
     }
