@@ -9,7 +9,7 @@ mod sql;
 mod wire;
 mod zone;
 
-use unisono_engine::spec::PipelineSpec;
+use unisono_engine::spec::{LateSpec, PipelineSpec, WindowSpec};
 
 pub use fields::{FieldPath, FieldPathError, FieldSet, Key, remap};
 pub use format::{Decoding, Format, Layout, MOST_RECORD_BYTES, TextFormat};
@@ -96,4 +96,17 @@ impl PipelineDefinition {
     pub fn from_canonical(text: &str, sink: &str) -> Result<Self, CanonicalError> {
         wire::read(text, sink)
     }
+}
+
+/// Why copies of records cannot be told in such windows, with such late records, of such records; `None`: they can.
+#[must_use]
+pub fn dedup_clash(window: &WindowSpec, late: LateSpec, format: &Format) -> Option<&'static str> {
+    if window.gap_ms().is_some() {
+        return Some("does not go with sessions: leave one of the two out");
+    }
+    if late.keep_ms().is_some() {
+        return Some("does not go with late.policy = \"revise\": leave one of the two out");
+    }
+    let is_array = matches!(format, Format::Json { array: true });
+    is_array.then_some("does not go with arrays of documents: a copy is known by its record's offset, which they share")
 }

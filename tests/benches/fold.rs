@@ -198,6 +198,7 @@ fn spec(size: i64, slide: i64) -> (FieldSet, PipelineSpec) {
         having: None,
         late: unisono_engine::spec::LateSpec::Drop,
         group_bytes: 1024,
+        dedup: None,
     };
     (fields, spec)
 }

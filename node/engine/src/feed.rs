@@ -278,7 +278,8 @@ impl FeedEngine {
         let hops = self.hops.iter().flatten().map(LaneHops::memory);
         let orders = self.orders.iter().map(Order::memory);
         let ledgers = self.pipelines.iter().map(|of| of.ledger.memory());
-        hops.chain(orders).chain(ledgers).sum()
+        let seen = self.pipelines.iter().map(|of| of.seen.memory());
+        hops.chain(orders).chain(ledgers).chain(seen).sum()
     }
 
     /// The next row of a stream has this number at least, and this digest before it, if it goes on there: others have rows of

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dead_letter::{DeadLetter, Reason};
+use crate::dedup::Id;
 use crate::expr::{Compiled, Work};
 use crate::group::dictionary::{Dictionary, Keys};
 use crate::group::push_cell;
@@ -26,8 +27,10 @@ mod memory;
 mod seen;
 mod sessions;
 mod state;
+mod waiting;
 
 pub(crate) use state::LaneState;
+pub(crate) use waiting::fold;
 
 /// The state of all pipelines of a feed on one lane. [`crate::FeedEngine::add_lane`] makes it.
 #[derive(Debug)]
@@ -198,6 +201,23 @@ impl PerRecord {
         })
     }
 
+    /// The id that these columns make, once derived ones are computed; `None`: one of them is null,
+    /// or no plain value.
+    fn id(&mut self, columns: &[Column], record: &Record<'_>) -> Option<Id> {
+        let record = Derived {
+            record,
+            cells: &self.derived_cells,
+        };
+        self.key.clear();
+        for &column in columns {
+            match record.cell(column) {
+                Cell::Missing | Cell::Null | Cell::Nested | Cell::Bad => return None,
+                cell => push_cell(&mut self.key, cell),
+            }
+        }
+        Some(Id::of(&self.key))
+    }
+
     /// Reads what the values of `program` need.
     #[inline]
     fn read(&mut self, program: &Program, record: &Record<'_>) -> u64 {
@@ -364,7 +384,7 @@ impl LaneEngine {
 }
 
 /// Panes of one pipeline on one lane as they were at a moment, and the keys of their groups.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LaneTables {
     pub(crate) keys: Keys,
     pub(crate) panes: Vec<LentPane>,

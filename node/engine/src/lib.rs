@@ -9,6 +9,7 @@
 mod close;
 pub mod dead_letter;
 pub mod decimal;
+mod dedup;
 pub mod expr;
 mod feed;
 mod group;

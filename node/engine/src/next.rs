@@ -98,6 +98,7 @@ mod tests {
             derived: Vec::new(),
             having: None,
             late: crate::spec::LateSpec::Drop,
+            dedup: None,
             group_bytes: 100,
         }
     }

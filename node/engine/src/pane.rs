@@ -83,6 +83,13 @@ impl PaneStore {
         (table, place)
     }
 
+    /// Makes sure that the pane is there, if without groups.
+    pub(crate) fn add(&mut self, key: PaneKey, spec: &PipelineSpec) {
+        if self.last.is_none_or(|last| last.key != key) {
+            self.find_or_add(key, spec);
+        }
+    }
+
     fn find_or_add(&mut self, key: PaneKey, spec: &PipelineSpec) -> usize {
         let changes = &mut self.changes;
         let slot = *self.index.entry(key).or_insert_with(|| {

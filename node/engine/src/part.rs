@@ -8,6 +8,7 @@
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
+use crate::dedup::{self, Seen};
 use crate::feed::{FeedEngine, FeedLane};
 use crate::lane::LaneEngine;
 use crate::pipeline::{Pipeline, StreamEnd};
@@ -120,6 +121,11 @@ impl FeedSnapshot {
             }
             if pipeline.spec().late.keep_ms().is_some() {
                 pipeline.ledger.encode(&mut out);
+            }
+            if let Some(of) = &pipeline.spec().dedup {
+                let window = &pipeline.spec().window;
+                let horizon = dedup::horizon(window, pipeline.closed.through);
+                pipeline.seen.encode(horizon, of.within_ms, &mut out);
             }
         }
         out.finish()
@@ -291,6 +297,9 @@ fn read_pipeline(pipeline: &mut Pipeline, input: &mut Reader<'_>) -> Result<(), 
     }
     if pipeline.spec().late.keep_ms().is_some() {
         pipeline.ledger = Ledger::decode(pipeline.spec().group_by.len(), input)?;
+    }
+    if pipeline.spec().dedup.is_some() {
+        pipeline.seen = std::sync::Arc::new(Seen::decode(input)?);
     }
     Ok(())
 }

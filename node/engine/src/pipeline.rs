@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::close::{Closed, Closing, EmptyWindows};
 use crate::dead_letter::{DeadLetter, Reason};
+use crate::dedup::{self, Seen};
 use crate::feed::FeedLane;
 use crate::lane::{LaneEngine, LaneTables};
 use crate::plan::Program;
@@ -40,6 +41,7 @@ pub(crate) struct LaneReport {
     pub(crate) seen_ms: i64,
     counters: Counters,
     groups: u64,
+    waiting: u64,
     pane_changes: u64,
     /// None of its sessions ends before.
     soonest_end: Option<i64>,
@@ -61,6 +63,8 @@ pub(crate) struct Pipeline {
     /// Rows for which `having` did not hold, since the process began.
     withheld: u64,
     open_windows: u64,
+    /// Ids that were counted, for `dedup`.
+    pub(crate) seen: Arc<Seen>,
 }
 
 /// What a tick closed of one pipeline: its rows are still to be written.
@@ -98,6 +102,7 @@ impl Pipeline {
             ledger: Ledger::default(),
             withheld: 0,
             open_windows: 0,
+            seen: Arc::default(),
         }
     }
 
@@ -123,6 +128,7 @@ impl Pipeline {
         self.letters = other.letters;
         self.letters_suppressed = other.letters_suppressed;
         self.ledger = other.ledger.clone();
+        self.seen = Arc::clone(&other.seen);
     }
 
     pub(crate) fn spec(&self) -> &PipelineSpec {
@@ -144,6 +150,7 @@ impl Pipeline {
         for (report, lane) in self.lanes.iter_mut().zip(lanes) {
             let panes = &lane.pipelines[at].state.panes;
             report.groups = panes.group_count();
+            report.waiting = lane.pipelines[at].state.waiting.records();
             changed |= report.pane_changes != panes.changes();
             report.pane_changes = panes.changes();
             if let Some(sessions) = lane.sessions(at) {
@@ -195,6 +202,9 @@ impl Pipeline {
         } else {
             EmptyWindows::Skipped
         };
+        if let Some(watermark) = watermark {
+            self.judge(at, watermark, lanes);
+        }
         let before = self.closed.through;
         if let Some(gone) = program
             .spec
@@ -247,6 +257,31 @@ impl Pipeline {
         })
     }
 
+    /// Records whose first window closes count, or are copies.
+    fn judge(&mut self, at: usize, watermark: Timestamp, lanes: &mut [&mut LaneEngine]) {
+        let program = Arc::clone(&self.program);
+        let Some(of) = &program.spec.dedup else {
+            return;
+        };
+        if self.closed.through.is_some_and(|done| done >= watermark) {
+            return;
+        }
+        let due = lanes.iter_mut();
+        let due: Vec<_> = due.map(|lane| lane.take_waiting(at, watermark)).collect();
+        if due.iter().all(Vec::is_empty) {
+            return;
+        }
+        let seen = Arc::make_mut(&mut self.seen);
+        dedup::judge(&due, of.within_ms, seen, |lane, pane, record, verdict| {
+            lanes[lane].judged(at, pane, record, verdict);
+        });
+        let horizon = dedup::horizon(&program.spec.window, Some(watermark));
+        seen.sweep(horizon, of.within_ms);
+        for (report, lane) in self.lanes.iter_mut().zip(lanes) {
+            report.counters = lane.pipelines[at].state.counters;
+        }
+    }
+
     /// Whether some window gives a row once the watermark has reached its end.
     pub(crate) fn waits_for_windows(&self) -> bool {
         self.open_windows > 0 || self.spec().group_by.is_empty()
@@ -283,6 +318,8 @@ impl Pipeline {
             records: counters.records,
             counted: counters.counted,
             filtered: counters.filtered,
+            duplicates: counters.duplicates,
+            waiting: self.lanes.iter().map(|lane| lane.waiting).sum(),
             late: counters.dead_letters.get(Reason::Late),
             partly_late: counters.partly_late,
             bad_fields: counters.bad_fields,

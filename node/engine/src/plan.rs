@@ -2,6 +2,7 @@
 //! found once.
 
 use crate::decimal::Decimal;
+use crate::dedup::held;
 use crate::record::{Cell, Cells, Record};
 use crate::spec::{Column, Expr, PipelineSpec, Takes, TimeSource};
 use crate::stats::count;
@@ -20,6 +21,8 @@ struct InputField {
     refuses_booleans: bool,
     /// Some value has no use for an array or an object there.
     refuses_nested: bool,
+    /// Some value looks at texts there.
+    reads_texts: bool,
 }
 
 /// Where a value finds what it takes in.
@@ -234,6 +237,43 @@ impl Program {
     }
 }
 
+/// Records that wait.
+impl Program {
+    /// How many fields a waiting record holds.
+    pub(crate) fn held_fields(&self) -> usize {
+        self.fields.fields.len()
+    }
+
+    /// Appends what the record, which was read last, holds in the fields that values use.
+    pub(crate) fn hold(&self, inputs: &Inputs, record: Derived<'_>, out: &mut Vec<u8>) {
+        for (held, field) in inputs.0.iter().zip(&self.fields.fields) {
+            let input = match *held {
+                Held::Null => Input::Null,
+                Held::Number(number) => Input::Number(number),
+                Held::Bool(value) => Input::Bool(value),
+                Held::Text(column) if field.reads_texts => match record.cell(column) {
+                    Cell::Text(text) => Input::Text(text),
+                    _ => Input::Null,
+                },
+                Held::Text(_) | Held::Nested => Input::Other,
+            };
+            held::push(input, out);
+        }
+    }
+
+    /// What value `value` takes in of a record that waited, whose fields are `held`.
+    pub(crate) fn input_of_held<'a>(&self, value: usize, held: &[Input<'a>]) -> Input<'a> {
+        let Some(Some(of)) = self.fields.value_fields.get(value) else {
+            return Input::Other;
+        };
+        match held.get(of.field) {
+            Some(Input::Text(_)) if !of.reads_texts => Input::Other,
+            Some(input) => *input,
+            None => Input::Null,
+        }
+    }
+}
+
 impl Fields {
     fn new(spec: &PipelineSpec) -> Self {
         let mut fields: Vec<InputField> = Vec::new();
@@ -251,10 +291,9 @@ impl Fields {
             });
             let takes = value.function.takes();
             fields[field].refuse(takes);
-            value_fields.push(Some(ValueField {
-                field,
-                reads_texts: !matches!(takes, Takes::Presence | Takes::Numbers),
-            }));
+            let reads_texts = !matches!(takes, Takes::Presence | Takes::Numbers);
+            fields[field].reads_texts |= reads_texts;
+            value_fields.push(Some(ValueField { field, reads_texts }));
         }
         let mut group_only: Vec<Column> = spec.group_by.iter().map(|group| group.column).collect();
         group_only.retain(|&column| !fields.iter().any(|field| field.column == column));
@@ -276,6 +315,7 @@ impl InputField {
             refuses_long_texts: false,
             refuses_booleans: false,
             refuses_nested: false,
+            reads_texts: false,
         }
     }
 

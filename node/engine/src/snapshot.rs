@@ -3,12 +3,14 @@
 //! Tables are shared, not copied; the next write to one that a reader still holds copies that one.
 
 use std::io;
+use std::sync::Arc;
 
 use crate::close::Closed;
 use crate::dead_letter::Allowance;
+use crate::dedup::{self, LentWaiting, Verdict};
 use crate::feed::{FeedEngine, FeedLane};
 use crate::having::Having;
-use crate::lane::{LaneEngine, LaneTables};
+use crate::lane::{LaneEngine, LaneTables, fold};
 use crate::merge::{Order, each_group, kept_hops};
 use crate::pipeline::Pipeline;
 use crate::render::RowWriter;
@@ -44,6 +46,8 @@ pub(crate) struct LaneSnapshot {
     pub(crate) times: EventTimes,
     pub(crate) counters: Counters,
     pub(crate) allowance: Allowance,
+    /// Records that may be copies.
+    pub(crate) waiting: Vec<LentWaiting>,
 }
 
 impl FeedEngine {
@@ -63,7 +67,8 @@ impl FeedEngine {
 
 impl PipelineSnapshot {
     fn new(at: usize, pipeline: &Pipeline, lanes: &mut [&mut LaneEngine]) -> Self {
-        let states = lanes.iter().map(|lane| LaneSnapshot {
+        let states = lanes.iter_mut().map(|lane| LaneSnapshot {
+            waiting: lane.lend_waiting(at),
             times: lane.pipelines[at].state.times.clone(),
             counters: lane.pipelines[at].state.counters,
             allowance: lane.pipelines[at].state.allowance,
@@ -73,6 +78,26 @@ impl PipelineSnapshot {
             lanes: states.collect(),
             tables: lanes.iter_mut().map(|lane| lane.lend(at)).collect(),
         }
+    }
+
+    /// The tables as they were if what waits were judged now.
+    fn judged_tables(&self) -> Option<Vec<LaneTables>> {
+        let program = &self.pipeline.program;
+        let within_ms = program.spec.dedup.as_ref()?.within_ms;
+        let mut tables = self.tables.clone();
+        let waiting: Vec<_> = self.lanes.iter().map(|lane| lane.waiting.clone()).collect();
+        let mut seen = (*self.pipeline.seen).clone();
+        dedup::judge(&waiting, within_ms, &mut seen, |lane, pane, record, is| {
+            let panes = &mut tables[lane].panes;
+            let found = panes.binary_search_by_key(&pane, |(key, _)| *key);
+            if let (Verdict::Counts, Ok(at)) = (is, found) {
+                let table = Arc::make_mut(&mut panes[at].1);
+                let group = record.1.group;
+                let (place, _) = table.place_or_add(group, group.saturating_add(1));
+                fold(program, table, place, record);
+            }
+        });
+        Some(tables)
     }
 
     fn open_ends(&self) -> impl Iterator<Item = i64> + '_ {
@@ -107,10 +132,12 @@ impl FeedSnapshot {
             show_open(spec, &of.tables, emit);
             return Ok(());
         }
+        let judged = of.judged_tables();
+        let tables = judged.as_ref().unwrap_or(&of.tables);
         let mut order = Order::default();
-        order.follow(&of.tables.iter().map(|lane| &lane.keys).collect::<Vec<_>>());
+        order.follow(&tables.iter().map(|lane| &lane.keys).collect::<Vec<_>>());
         let mut writer = RowWriter::new(spec);
-        let mut hops = kept_hops(spec, of.tables.len());
+        let mut hops = kept_hops(spec, tables.len());
         let mut having = Having::new(spec);
         let mut goes_on = true;
         for end in of.open_ends() {
@@ -132,7 +159,7 @@ impl FeedSnapshot {
                 });
                 goes_on
             };
-            each_group(spec, end, &of.tables, &order, &mut hops, row)?;
+            each_group(spec, end, tables, &order, &mut hops, row)?;
             if !goes_on {
                 break;
             }

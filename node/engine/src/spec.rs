@@ -81,6 +81,8 @@ pub struct PipelineSpec {
     /// Which rows are published; `None`: all. Its columns are those of [`PipelineSpec::values`],
     /// then those of [`PipelineSpec::group_by`].
     pub having: Option<Expr>,
+    /// Which records are copies of others; `None`: none.
+    pub dedup: Option<DedupSpec>,
 }
 
 impl PipelineSpec {
@@ -98,6 +100,9 @@ impl PipelineSpec {
         }
         for value in &mut self.values {
             value.function.move_columns(moved)?;
+        }
+        for column in self.dedup.iter_mut().flat_map(|dedup| &mut dedup.key) {
+            *column = moved(*column)?;
         }
         Some(())
     }
@@ -225,6 +230,17 @@ impl LateSpec {
             }
         }
     }
+}
+
+/// Which records are copies: of those with the same key, over all lanes, in the order of event time,
+/// lane and offset, one counts unless another was counted less than `within_ms` away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DedupSpec {
+    /// The fields that make the id, at least one. A record of which one is null, or no plain value,
+    /// is nobody's copy.
+    pub key: Vec<Column>,
+    /// In milliseconds, at least 1.
+    pub within_ms: i64,
 }
 
 /// One computed value of a row.

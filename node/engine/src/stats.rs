@@ -5,8 +5,8 @@ use crate::part::codec::{Fault, Reader, Writer};
 use crate::row::{Digest, Seq};
 use crate::spec::Timestamp;
 
-/// What became of the records. Every record is counted once among `counted`, `filtered` and
-/// `dead_letters`.
+/// What became of the records. Every record is counted once among `counted`, `filtered`, `duplicates`
+/// and `dead_letters`; where there is `dedup`, once its window closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Records taken in.
@@ -15,6 +15,8 @@ pub struct Counters {
     pub counted: u64,
     /// Records that `where` did not select.
     pub filtered: u64,
+    /// Records that were copies of counted ones.
+    pub duplicates: u64,
     /// Of the counted ones, those that were late for some of their windows.
     pub partly_late: u64,
     /// Fields of counted records that could not be used, once for each record and field; they count
@@ -49,6 +51,7 @@ impl Counters {
         count(&mut self.records, other.records);
         count(&mut self.counted, other.counted);
         count(&mut self.filtered, other.filtered);
+        count(&mut self.duplicates, other.duplicates);
         count(&mut self.partly_late, other.partly_late);
         count(&mut self.bad_fields, other.bad_fields);
         count(&mut self.rounded_fields, other.rounded_fields);
@@ -58,6 +61,7 @@ impl Counters {
         }
     }
 
+    /// All but `duplicates`, which only some pipelines have.
     pub(crate) fn encode(&self, out: &mut Writer<'_>) {
         for number in [
             self.records,
@@ -79,6 +83,7 @@ impl Counters {
             records: input.unsigned()?,
             counted: input.unsigned()?,
             filtered: input.unsigned()?,
+            duplicates: 0,
             partly_late: input.unsigned()?,
             bad_fields: input.unsigned()?,
             rounded_fields: input.unsigned()?,
@@ -108,6 +113,10 @@ pub struct PipelineStats {
     pub counted: u64,
     /// Records that `where` did not select.
     pub filtered: u64,
+    /// Records that were copies of counted ones.
+    pub duplicates: u64,
+    /// Records that wait until it is known whether they are copies.
+    pub waiting: u64,
     /// Records that were late for all their windows: also among the dead letters.
     pub late: u64,
     /// Records that were late for some of their windows and count in the others.

@@ -352,6 +352,9 @@ impl<'a, W: Write> Run<'a, W> {
         if stats.revisions > 0 {
             summary += &format!(", {} rows corrected", stats.revisions);
         }
+        if stats.duplicates > 0 {
+            summary += &format!(", {} duplicates", stats.duplicates);
+        }
         if stats.withheld > 0 {
             summary += &format!(", {} rows withheld by having", stats.withheld);
         }

@@ -14,11 +14,13 @@ use crate::definition::{
     parse_group, parse_having, parse_value,
 };
 
+mod dedup;
 mod format;
 mod late;
 mod time;
 mod window;
 
+use dedup::{check_dedup, read_dedup};
 use format::{check_fields, read_format};
 use late::read_late;
 use time::read_time;
@@ -83,9 +85,13 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         .unwrap_or_else(|| BUILTIN_SINK.to_owned());
     let values = read_values(&mut section, &mut names);
     let having = read_having(&mut section, &values, &group_by);
+    let dedup = read_dedup(&mut section, &mut names);
     let format = read_format(&mut section);
     if let Some(format) = &format {
         check_fields(&mut section, format, &names.fields);
+    }
+    if dedup.is_some() {
+        check_dedup(&mut section, window.as_ref(), late, format.as_ref());
     }
     let max_skew_ms = read_align(&mut section);
     section.finish();
@@ -102,6 +108,7 @@ pub fn read_pipeline(mut section: Section<'_>) -> Option<PipelineDefinition> {
         max_future_ms,
         group_bytes,
         having,
+        dedup,
     };
     let terms = Terms {
         max_skew_ms,

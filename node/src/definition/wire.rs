@@ -14,12 +14,13 @@ use unisono_engine::spec::{
 };
 use unisono_engine::timestamp::TimePattern;
 
+mod dedup;
 mod values;
 mod window;
 
 use super::fields::{FieldPath, FieldSet, Key};
 use super::format::{Decoding, Format, MOST_RECORD_BYTES};
-use super::{PipelineDefinition, Terms};
+use super::{PipelineDefinition, Terms, dedup_clash};
 use window::Window;
 
 mod expr;
@@ -82,6 +83,7 @@ struct Pipeline {
     /// Late records correct rows for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revise_ms: Option<i64>,
+    dedup: Option<dedup::Dedup>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -234,6 +236,7 @@ pub(super) fn write(definition: &PipelineDefinition) -> String {
         group_bytes: spec.group_bytes,
         derived: spec.derived.iter().map(expr::write).collect(),
         having: spec.having.as_ref().map(expr::write_condition),
+        dedup: spec.dedup.as_ref().map(|it| dedup::Dedup::of(it, &place)),
         max_skew_ms: *max_skew_ms,
         format: Some(decoding.format.clone()).filter(|format| *format != Format::default()),
         record_bytes: Some(decoding.record_bytes).filter(|&bytes| bytes != MOST_RECORD_BYTES),
@@ -255,6 +258,7 @@ fn version_of(definition: &PipelineDefinition) -> u32 {
         && spec.having.is_none()
         && spec.late == LateSpec::Drop
         && definition.terms() == Terms::default()
+        && spec.dedup.is_none()
         && spec.filter.as_ref().is_none_or(expr::is_old)
         && !paths.any(|path| path.keys().iter().any(is_index));
     if is_first { FIRST_VERSION } else { VERSION }
@@ -339,6 +343,7 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
     let values = values.map(|value| values::read(value, columns));
     let derived = pipeline.derived.iter().map(read_expr);
     let row_columns = pipeline.values.len() + pipeline.group_by.len();
+    let dedup = pipeline.dedup.as_ref().map(|it| it.read(columns));
     let having = pipeline.having.as_ref();
     let having = having.map(|having| expr::read(having, row_columns));
     let Close {
@@ -354,6 +359,14 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
     let window = pipeline.window.read()?;
     if window.gap_ms().is_some() && pipeline.revise_ms.is_some() {
         return Err("sessions are not revised".to_owned());
+    }
+    let late = match pipeline.revise_ms {
+        None => LateSpec::Drop,
+        Some(keep_ms) => LateSpec::Revise { keep_ms },
+    };
+    let format = pipeline.format.clone().unwrap_or_default();
+    if let (Some(_), Some(clash)) = (&dedup, dedup_clash(&window, late, &format)) {
+        return Err(format!("dedup {clash}"));
     }
     let spec = PipelineSpec {
         name: pipeline.name.clone(),
@@ -371,12 +384,10 @@ fn read_spec(pipeline: &Pipeline) -> Result<(FieldSet, PipelineSpec), String> {
             at_most_ms,
         },
         values: values.collect::<Result<_, String>>()?,
-        late: match pipeline.revise_ms {
-            None => LateSpec::Drop,
-            Some(keep_ms) => LateSpec::Revise { keep_ms },
-        },
+        late,
         max_future_ms: pipeline.max_future_ms,
         group_bytes: pipeline.group_bytes,
+        dedup: dedup.transpose()?,
     };
     Ok((fields, spec))
 }

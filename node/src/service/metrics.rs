@@ -26,6 +26,7 @@ pub(super) fn counters(stats: &PipelineStats) -> Vec<(&'static str, u64)> {
         ("records", stats.records),
         ("counted", stats.counted),
         ("filtered", stats.filtered),
+        ("duplicates", stats.duplicates),
         ("partly_late", stats.partly_late),
         ("bad_fields", stats.bad_fields),
         ("rounded_fields", stats.rounded_fields),

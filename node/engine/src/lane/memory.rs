@@ -16,7 +16,7 @@ const FEWEST_RECORDS: u64 = 4096;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
     bytes: usize,
-    /// Records that were counted.
+    /// Records that were counted, or may be.
     counted: u64,
     groups: u64,
 }
@@ -57,8 +57,12 @@ impl LaneEngine {
     }
 
     fn counted(&self) -> u64 {
-        let counters = self.pipelines.iter().map(|of| of.state.counters.counted);
-        counters.fold(0, u64::saturating_add)
+        let states = self.pipelines.iter().map(|of| &of.state);
+        let counted = states.map(|of| {
+            let judged = of.counters.counted.saturating_add(of.counters.duplicates);
+            judged.saturating_add(of.waiting.records())
+        });
+        counted.fold(0, u64::saturating_add)
     }
 
     fn groups(&self) -> u64 {

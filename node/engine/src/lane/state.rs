@@ -2,6 +2,7 @@
 
 use super::PerRecord;
 use crate::dead_letter::{Allowance, DeadLetter, Reason};
+use crate::dedup::{Id, WaitingStore};
 use crate::pane::PaneStore;
 use crate::plan::{Derived, Program};
 use crate::record::Record;
@@ -19,6 +20,8 @@ pub(crate) struct LaneState {
     pub(crate) panes: PaneStore,
     /// Where windows are sessions: then there are no panes.
     pub(crate) sessions: Option<Box<SessionStore>>,
+    /// Records that may be copies. Their panes are in `panes` too.
+    pub(crate) waiting: WaitingStore,
     pub(crate) counters: Counters,
     pub(crate) allowance: Allowance,
     /// The dead letters of the tick so far that are to be written.
@@ -49,7 +52,8 @@ impl LaneState {
     /// Bytes that panes and sessions take.
     pub(crate) fn memory(&self) -> usize {
         let sessions = self.sessions.as_ref().map_or(0, |of| of.memory());
-        self.panes.memory().saturating_add(sessions)
+        let kept = self.panes.memory().saturating_add(sessions);
+        kept.saturating_add(self.waiting.memory())
     }
 
     /// How far event time has come on this lane.
@@ -138,6 +142,11 @@ impl LaneState {
         let Some(group) = self.read(program, shared, record) else {
             return;
         };
+        if let Some(dedup) = &program.spec.dedup
+            && let Some(id) = shared.id(&dedup.key, record)
+        {
+            return self.wait(program, shared, (pane, time, group, id), record);
+        }
         // Without `revise` no record has such a pane.
         if self
             .closed_through
@@ -145,6 +154,7 @@ impl LaneState {
         {
             self.touch(pane, group);
         }
+        count(&mut self.counters.counted, 1);
         let dictionary = &mut shared.groups[program.groups].of.dictionary;
         let (table, place) = self.panes.table(pane, group, &program.spec, dictionary);
         let record = Derived {
@@ -173,6 +183,7 @@ impl LaneState {
         let Some(group) = self.read(program, shared, record) else {
             return;
         };
+        count(&mut self.counters.counted, 1);
         let Some(sessions) = &mut self.sessions else {
             return;
         };
@@ -203,13 +214,32 @@ impl LaneState {
                 return None;
             }
         };
-        count(&mut self.counters.counted, 1);
         let bad_fields = shared.read(program, record);
         count(&mut self.counters.bad_fields, bad_fields);
         if record.has_rounded() {
             count(&mut self.counters.rounded_fields, program.rounded(record));
         }
         Some(group)
+    }
+
+    /// Keeps a record until its window closes: only then it is known whether it is a copy.
+    fn wait(
+        &mut self,
+        program: &Program,
+        shared: &mut PerRecord,
+        (pane, time, group, id): (PaneKey, Timestamp, u32, Id),
+        record: &Record<'_>,
+    ) {
+        shared.dictionary(program.groups).hold(group);
+        self.panes.add(pane, &program.spec);
+        let derived = Derived {
+            record,
+            cells: &shared.derived_cells,
+        };
+        let waiting = self.waiting.pane(pane);
+        waiting.push(id, (time, record.offset), group, |out| {
+            program.hold(&shared.inputs, derived, out);
+        });
     }
 
     #[cold]

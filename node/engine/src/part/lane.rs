@@ -5,6 +5,7 @@ use std::io;
 use super::codec::{Fault, Reader, Writer};
 use super::{Grown, RestoreError, other_spec};
 use crate::dead_letter::Allowance;
+use crate::dedup::{read_waiting, write_waiting};
 use crate::group::dictionary::Keys;
 use crate::group::is_sound;
 use crate::lane::LaneEngine;
@@ -48,6 +49,10 @@ pub(super) fn write(of: &PipelineSnapshot, lane: usize, out: &mut Writer<'_>) ->
         let runs = tables.runs.iter().filter(|(of, _)| of == pane);
         let runs: Vec<&Run> = runs.map(|(_, run)| run).collect();
         write_table(table, &tables.keys, &runs, out)?;
+    }
+    if of.pipeline.spec().dedup.is_some() {
+        out.unsigned(state.counters.duplicates);
+        write_waiting(&state.waiting, &tables.keys, out);
     }
     Ok(())
 }
@@ -125,6 +130,8 @@ pub(super) fn read(
         if !pane.is_sound(&spec.window) {
             return Err(Fault::Damaged("a pane lies outside of its windows").into());
         }
+        // It may hold no group: its records may have been copies, or wait.
+        engine.pipelines[at].state.panes.add(pane, spec);
         while is_group(input)? {
             groups = groups.saturating_add(1);
             if groups.is_multiple_of(GROUPS_AT_ONCE) {
@@ -140,6 +147,10 @@ pub(super) fn read(
                 column.decode(place, input)?;
             }
         }
+    }
+    if spec.dedup.is_some() {
+        engine.pipelines[at].state.counters.duplicates = input.unsigned()?;
+        read_waiting(at, engine, input)?;
     }
     Ok(())
 }

@@ -136,19 +136,20 @@ impl Pipeline {
         for closing in &closings.windows {
             let end = closing.end();
             rows.window(end);
-            let mut row = |key: &[u8], columns: &[Column], place: usize| {
+            let mut any = false;
+            let row = |key: &[u8], columns: &[Column], place: usize| {
+                any = true;
                 rows.first(key, columns, place);
                 true
             };
-            match closing {
-                Closing::WithData { .. } => {
-                    each_group(spec, end, &closings.lanes, order, hops, row)?;
-                }
-                Closing::Empty { .. } => {
-                    let mut nothing = Merged::new(spec);
-                    let (columns, place) = nothing.of(&[]);
-                    row(&[], columns, place);
-                }
+            if let Closing::WithData { .. } = closing {
+                each_group(spec, end, &closings.lanes, order, hops, row)?;
+            }
+            // Of nothing, or of nothing but copies.
+            if !any && spec.group_by.is_empty() {
+                let mut nothing = Merged::new(spec);
+                let (columns, place) = nothing.of(&[]);
+                rows.first(&[], columns, place);
             }
         }
         self.write_sessions(closings, emit);

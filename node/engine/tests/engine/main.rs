@@ -4,6 +4,7 @@
 mod calendars;
 mod checkpoints;
 mod closing;
+mod dedup;
 mod expressions;
 #[allow(
     clippy::disallowed_methods,

@@ -46,6 +46,7 @@ pub fn plain() -> PipelineSpec {
         derived: Vec::new(),
         having: None,
         late: LateSpec::Drop,
+        dedup: None,
         group_bytes: 1024,
     }
 }
