@@ -3,6 +3,7 @@
 mod array;
 pub mod json;
 mod logfmt;
+pub mod msgpack;
 mod pattern;
 mod separated;
 mod text;
@@ -12,6 +13,7 @@ use unisono_engine::spec::Timestamp;
 
 use crate::definition::{Decoding, FieldSet, Format};
 use json::JsonDecoder;
+use msgpack::MessagePackDecoder;
 use text::{Read, TextDecoder};
 
 /// What a payload is.
@@ -38,6 +40,7 @@ enum Reader {
     Json(Box<JsonDecoder>),
     Array(Box<JsonDecoder>),
     Text(Box<TextDecoder>),
+    MessagePack(Box<MessagePackDecoder>),
 }
 
 impl Decoder {
@@ -49,6 +52,7 @@ impl Decoder {
             Format::Json { array: false } => Reader::Json(json()),
             Format::Json { array: true } => Reader::Array(json()),
             Format::Text(format) => Reader::Text(Box::new(TextDecoder::new(fields, format))),
+            Format::MessagePack => Reader::MessagePack(Box::new(MessagePackDecoder::new(fields))),
         };
         Self {
             decoding: decoding.clone(),
@@ -96,6 +100,7 @@ impl Decoder {
                 json.set_element(None);
                 json.decode(offset, append_time, payload)
             }
+            Reader::MessagePack(msgpack) => msgpack.decode(offset, append_time, payload),
             Reader::Text(text) => match text.decode(offset, append_time, payload) {
                 Read::Record(record) => record,
                 Read::Header => return,

@@ -8,6 +8,7 @@
 use unisono::decode::json::JsonDecoder;
 use unisono::definition::{FieldPath, FieldSet, PipelineDefinition};
 use unisono::source::Block;
+use unisono_engine::record::Stamp;
 use unisono_engine::row::Incarnation;
 use unisono_engine::spec::{
     CloseSpec, Column, CompareOp, Expr, Function, GroupColumn, PipelineSpec, TimeFormat,
@@ -152,7 +153,7 @@ fn blocks(events: u64) -> Vec<Vec<Block>> {
             lane.push(
                 offset,
                 offset + 1,
-                Some(0),
+                Stamp::None,
                 Some(source.next_event().as_bytes()),
             );
             offset += 1;

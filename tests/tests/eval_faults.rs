@@ -331,3 +331,57 @@ fn wrong_usage_is_told_before_anything_is_read() {
         ran.err
     );
 }
+
+/// `{"t": an instant, "g.h": group, "x": 0.5}`, so many seconds after the start of 2026.
+fn packed(group: u8, second: u32) -> Vec<u8> {
+    let start: u32 = 1_767_225_600;
+    let mut bytes = b"\x83\xa1t\xd6\xff".to_vec();
+    bytes.extend((start + second).to_be_bytes());
+    bytes.extend(b"\xa3g.h\xa1");
+    bytes.push(group);
+    bytes.extend(b"\xa1x\xcb");
+    bytes.extend(0.5_f64.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn files_of_message_pack_hold_records_one_behind_the_other() {
+    let pipeline = format!("format = \"msgpack\"\n{PIPELINE}");
+    let file = [
+        packed(b'b', 0),
+        packed(b'a', 1),
+        b"\x01".to_vec(),
+        packed(b'b', 2),
+    ]
+    .concat();
+    let eval = |file: &[u8]| {
+        let files = [("p.toml", pipeline.as_bytes()), ("f", file)];
+        run(&files, &["eval", "p.toml", "f", "--format", "csv"], "")
+    };
+    let ran = eval(&file);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("4 records, 2 rows, 0 late"), "{}", ran.err);
+    assert!(
+        ran.err.contains("(first at f:3: not an object)"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(
+        ran.out,
+        "start,end,g.h,n,total\r\n\
+         2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,a,1,0.5\r\n\
+         2026-01-01T00:00:00Z,2026-01-01T00:01:00Z,b,2,1\r\n"
+    );
+    let at = packed(b'b', 0).len();
+    fails(
+        &eval(&file[..at + 3]),
+        1,
+        &[&format!("f ends within a value that begins at byte {at}")],
+    );
+    let broken = [packed(b'b', 0), b"\xc1".to_vec()].concat();
+    fails(
+        &eval(&broken),
+        1,
+        &[&format!("f is not MessagePack at byte {at}")],
+    );
+}

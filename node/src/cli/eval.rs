@@ -16,6 +16,7 @@ use super::rows::{self, Format, RowPrinter, Stop};
 use super::table::Align;
 use crate::config::parse_bytes;
 use crate::decode::{Decoder, Framing};
+use crate::definition::Format as RecordFormat;
 use crate::definition::{FieldSet, PipelineDefinition, notes};
 use crate::room::{FeedRoom, LEAST_BUDGET, StateRoom};
 use crate::source::Block;
@@ -26,6 +27,7 @@ use input::Input;
 mod chosen;
 mod explain;
 mod input;
+mod values;
 
 /// Bytes that are read of a lane before it is the next one's turn.
 const CHUNK: usize = 256 << 10;
@@ -162,6 +164,14 @@ fn eval_one(
     Ok(())
 }
 
+/// How records lie in files.
+fn framing(definition: &PipelineDefinition) -> Framing {
+    match definition.decoding.format {
+        RecordFormat::MessagePack => Framing::Message,
+        RecordFormat::Json { .. } | RecordFormat::Text(_) => Framing::Line,
+    }
+}
+
 /// The columns of the rows of `spec`: a row's fields are in the definition's order.
 fn columns(spec: &PipelineSpec) -> Vec<(String, Align)> {
     let groups = spec.group_by.iter().map(|group| group.name.clone());
@@ -241,7 +251,11 @@ impl<'a, W: Write> Run<'a, W> {
         let engines = labels.map(|label| engine.add_lane(label).1).collect();
         let lanes = inputs.into_iter().map(|input| Lane {
             input,
-            decoder: Decoder::new(&definition.fields, &definition.decoding, Framing::Line),
+            decoder: Decoder::new(
+                &definition.fields,
+                &definition.decoding,
+                framing(definition),
+            ),
             lines: 0,
             records: 0,
         });
@@ -477,6 +491,6 @@ fn reason(state: RecordState) -> &'static str {
         RecordState::BadFormat => "not of the pipeline's format",
         RecordState::NotUtf8 => "not UTF-8",
         RecordState::NotJson => "not JSON",
-        RecordState::NotAnObject => "JSON, but not an object",
+        RecordState::NotAnObject => "not an object",
     }
 }

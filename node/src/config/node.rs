@@ -14,7 +14,7 @@ use super::pipeline::read_pipeline;
 use super::place::Places;
 use super::problem::{ConfigErrors, ConfigProblem};
 use super::section::{Section, parse_toml};
-use crate::definition::{BUILTIN_SINK, PipelineDefinition};
+use crate::definition::{BUILTIN_SINK, Format, PipelineDefinition};
 use crate::likeness::did_you_mean;
 
 /// A node's config, checked.
@@ -228,23 +228,31 @@ fn read_pipelines(
             continue;
         };
         let by_append_time = matches!(pipeline.spec.time, TimeSource::AppendTime);
+        let without_lines = pipeline.decoding.format == Format::MessagePack;
         let is_file = |source: &&String| references.files.contains(source);
         if let Some(source) = pipeline
             .sources
             .iter()
             .find(is_file)
-            .filter(|_| by_append_time)
+            .filter(|_| by_append_time || without_lines)
         {
-            let mut key = place;
-            key.push_str(if key.is_empty() {
-                "time.from"
+            let of = |key| match place.as_str() {
+                "" => String::from(key),
+                place => format!("{place}.{key}"),
+            };
+            let (key, message) = if by_append_time {
+                let message = format!(
+                    "files have no append time, and source \"{source}\" has files; name a field that holds the \
+                     time: time = {{ field = \"created_at\" }}"
+                );
+                (of("time.from"), message)
             } else {
-                ".time.from"
-            });
-            let message = format!(
-                "files have no append time, and source \"{source}\" has files; name a field that holds the \
-                 time: time = {{ field = \"created_at\" }}"
-            );
+                let message = format!(
+                    "files are read by lines, which MessagePack has not, and source \"{source}\" has files; read \
+                     it from Kafka (unisono eval reads files of it)"
+                );
+                (of("format"), message)
+            };
             root.problems()
                 .push(ConfigProblem::new(&file, &key, message));
         }

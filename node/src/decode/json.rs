@@ -9,7 +9,7 @@
 //! are read by the same code either way.
 
 mod nest;
-mod paths;
+pub(super) mod paths;
 pub(super) mod scan;
 mod shape;
 mod structure;
@@ -302,8 +302,8 @@ fn read_word(text: &[u8], column: Option<Column>, cells: &mut Cells) -> Option<u
 #[cfg(test)]
 mod expressions;
 #[cfg(test)]
-mod property;
+pub(super) mod property;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

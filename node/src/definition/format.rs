@@ -38,6 +38,8 @@ pub enum Format {
     },
     /// Texts with a layout.
     Text(TextFormat),
+    /// Maps of MessagePack. They have no lines, so files of them are no lanes.
+    MessagePack,
 }
 
 impl Default for Format {

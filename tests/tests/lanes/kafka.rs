@@ -206,12 +206,12 @@ fn append_time_is_what_the_log_stamps_and_no_producers_time() {
         return;
     };
     broker.create_topic("stamped", 1).unwrap();
-    let (_dir, mut served) = on_topic_with(broker, "stamped", |config| {
-        config.replace(
-            "time = { field = \"t\", format = \"s\" }",
-            "time = { from = \"append_time\" }",
-        )
-    });
+    let dir = tempfile::tempdir().unwrap();
+    let streams = streams(broker, "stamped", "direct");
+    let is_time = |line: &&str| line.starts_with("time =");
+    let by_field = streams.lines().find(is_time).unwrap();
+    let streams = streams.replace(by_field, "time = { from = \"append_time\" }");
+    let mut served = Served::new(dir.path(), 1, &Addresses::of(1), &streams);
     served.start();
     served
         .wait_ready(503, "message.timestamp.type CreateTime")

@@ -131,7 +131,7 @@ fn check_sources(args: &EvalArgs, definitions: &[PipelineDefinition]) -> Result<
 /// The inputs of one pipeline. Those of a source are lanes named as live: source and file name.
 fn inputs(args: &EvalArgs, definition: &PipelineDefinition) -> Result<Vec<Input>, CliError> {
     if args.sources.is_empty() {
-        return super::input::open_all(&args.files);
+        return super::input::open_all(&args.files, super::framing(definition));
     }
     let own = args
         .sources
@@ -139,7 +139,7 @@ fn inputs(args: &EvalArgs, definition: &PipelineDefinition) -> Result<Vec<Input>
         .filter(|(source, _)| definition.sources.contains(source));
     let own: Vec<&(String, PathBuf)> = own.collect();
     let files: Vec<PathBuf> = own.iter().map(|(_, file)| file.clone()).collect();
-    let inputs = super::input::open_all(&files)?;
+    let inputs = super::input::open_all(&files, super::framing(definition))?;
     let mut labels = BTreeSet::new();
     let label = |(source, file): &(String, PathBuf)| {
         let name = file

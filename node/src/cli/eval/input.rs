@@ -6,8 +6,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
+use crate::decode::Framing;
 use crate::source::Block;
 use crate::source::files::{FileLane, GZIP, LineSplitter, ZSTD, is_compressed};
+
+use super::values::Values;
 
 const READ: usize = 64 << 10;
 
@@ -27,10 +30,12 @@ enum Lines {
         splitter: LineSplitter,
         buffer: Vec<u8>,
     },
+    /// Of a format without lines.
+    Values(Values),
 }
 
 /// Opens all inputs before any is read: a wrong name is told at once.
-pub fn open_all(files: &[PathBuf]) -> Result<Vec<Input>, CliError> {
+pub fn open_all(files: &[PathBuf], framing: Framing) -> Result<Vec<Input>, CliError> {
     let mut seen = BTreeSet::new();
     for file in files {
         if !seen.insert(file) {
@@ -40,14 +45,17 @@ pub fn open_all(files: &[PathBuf]) -> Result<Vec<Input>, CliError> {
             );
         }
     }
-    files.iter().map(|file| Input::open(file)).collect()
+    files
+        .iter()
+        .map(|file| Input::open(file, framing))
+        .collect()
 }
 
 impl Input {
-    fn open(path: &Path) -> Result<Self, CliError> {
+    fn open(path: &Path, framing: Framing) -> Result<Self, CliError> {
         let label = path.display().to_string();
         let lines = if label == "-" {
-            Lines::stream(io::stdin())
+            Lines::stream(io::stdin(), framing)
                 .map_err(|error| CliError::failure(format!("cannot read {label}: {error}")))?
         } else {
             let cannot = |error: io::Error| {
@@ -55,7 +63,10 @@ impl Input {
                     .hint("name NDJSON files, or - for the standard input")
             };
             let kind = std::fs::metadata(path).map_err(cannot)?;
-            if kind.is_dir() || (kind.is_file() && !has_compressed_head(path).map_err(cannot)?) {
+            let is_plain = kind.is_file()
+                && framing == Framing::Line
+                && !has_compressed_head(path).map_err(cannot)?;
+            if kind.is_dir() || is_plain {
                 let lane = FileLane::open(path);
                 Lines::File(lane.map_err(|error| {
                     CliError::usage(error.to_string())
@@ -63,7 +74,7 @@ impl Input {
                 })?)
             } else {
                 let file = File::open(path).map_err(cannot)?;
-                Lines::stream(file).map_err(cannot)?
+                Lines::stream(file, framing).map_err(cannot)?
             }
         };
         Ok(Self {
@@ -93,6 +104,7 @@ impl Input {
     pub fn read(&mut self, block: &mut Block, max_bytes: usize) -> Result<(), CliError> {
         block.clear();
         match &mut self.lines {
+            Lines::Values(values) => self.ended = values.read(&self.label, block, max_bytes)?,
             Lines::File(lane) => {
                 lane.read(block, max_bytes)
                     .map_err(|e| CliError::failure(e.to_string()))?;
@@ -130,7 +142,7 @@ impl Input {
 
 impl Lines {
     /// What `from` gives, unpacked if it begins like gzip or zstd; several packed one after another are one.
-    fn stream(from: impl Read + 'static) -> io::Result<Self> {
+    fn stream(from: impl Read + 'static, framing: Framing) -> io::Result<Self> {
         let mut from = BufReader::with_capacity(READ, from);
         let head = from.fill_buf()?;
         let from: Box<dyn Read> = if head.starts_with(GZIP) {
@@ -140,6 +152,9 @@ impl Lines {
         } else {
             Box::new(from)
         };
+        if framing == Framing::Message {
+            return Ok(Self::Values(Values::new(from)));
+        }
         Ok(Self::Stream {
             from,
             splitter: LineSplitter::new(0),

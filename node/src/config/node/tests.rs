@@ -192,6 +192,11 @@ fn what_does_not_fit_together_is_refused() {
         "pipeline \"q\": time.from: files have no append time, and source \"dns\" has files; name a field",
     );
     refused(
+        "[node]",
+        "[[pipeline]]\nname='q'\nsources=['dns']\ntime={field='t'}\nformat='msgpack'\nwindow={size='1m'}\nvalues={n='count()'}\n[node]",
+        "pipeline[0].format: files are read by lines, which MessagePack has not, and source \"dns\" has files; read it from Kafka",
+    );
+    refused(
         "name = \"dns\"",
         "name = \"orders\"",
         "source \"orders\": name: \"orders\" is taken",

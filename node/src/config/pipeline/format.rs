@@ -6,7 +6,7 @@ use crate::config::section::Section;
 use crate::definition::{FieldSet, Format, Layout, TextFormat};
 
 const KINDS: &str =
-    "json, csv, tsv, logfmt, regex, apache_common, apache_combined or nginx_combined";
+    "json, csv, tsv, logfmt, msgpack, regex, apache_common, apache_combined or nginx_combined";
 
 /// What a request line is made of, if it is one; quotes within are escaped.
 const REQUEST: &str = r#""(?<request>(?<method>[A-Za-z]+) (?<path>(?:[^"\\ ]|\\.)*)(?: (?<protocol>HTTP/[0-9.]+))?|(?:[^"\\]|\\.)*)""#;
@@ -41,6 +41,7 @@ fn read_kind(format: &mut Section<'_>) -> Option<Format> {
             };
             return Some(Format::Json { array });
         }
+        "msgpack" => return Some(Format::MessagePack),
         "csv" => read_separated(format, ',', Some('"'))?,
         "tsv" => read_separated(format, '\t', None)?,
         "logfmt" => Layout::Logfmt,
