@@ -12,8 +12,9 @@ mod feed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use feed::Feed;
-use unisono::definition::PipelineDefinition;
+use unisono::definition::{Format, PipelineDefinition};
 use unisono_engine::row::Digest;
+use unisono_engine::spec::LateSpec;
 
 const ROUNDS: u64 = 1_500;
 const RECORDS: usize = 60;
@@ -84,6 +85,19 @@ fn seed() -> u64 {
     seed.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
+/// Else nothing would be tried of them.
+#[test]
+fn what_is_spoilt_gives_rows_as_it_is() {
+    let mut random = Random(1);
+    for text in corpus::DEFINITIONS {
+        let definition = PipelineDefinition::parse("p.toml", text);
+        let definition = definition.unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+        let records = corpus::records(&mut random, 20 * RECORDS);
+        let (_, rows) = digest(&definition, &records, None).unwrap();
+        assert!(rows > 0, "{text}");
+    }
+}
+
 #[test]
 fn nothing_panics_each_record_is_somewhere_and_ticks_do_not_show() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed());
@@ -124,7 +138,8 @@ fn run(text: &str, records: &[Vec<u8>], split: &mut Random) -> Result<bool, Stri
     ));
     let (one, rows) = digest(&definition, records, None)?;
     let (other, _) = digest(&definition, records, Some(split))?;
-    if one != other {
+    // When a row is corrected is seen by ticks.
+    if one != other && definition.spec.late == LateSpec::Drop {
         return Err(format!("rows depend on ticks: {one} and {other}"));
     }
     Ok(rows > 0)
@@ -148,8 +163,10 @@ fn digest(
         }
     }
     let stats = feed.finish()?;
-    let somewhere = stats.counted + stats.filtered + stats.dead_letters.total();
-    if stats.records != somewhere || stats.records != records.len() as u64 {
+    let somewhere = stats.counted + stats.filtered + stats.duplicates + stats.dead_letters.total();
+    // A record may hold none, or several.
+    let is_array = matches!(definition.decoding.format, Format::Json { array: true });
+    if stats.records != somewhere || (!is_array && stats.records != records.len() as u64) {
         return Err(format!(
             "of {} records {somewhere} are somewhere",
             records.len()

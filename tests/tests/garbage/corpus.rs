@@ -64,6 +64,61 @@ max_future = "never"
 group_by = ["o.deep.er", '"x-y"']
 values = { n = "count()", m = "min(a)", x = "max(b)" }
 "#,
+    r#"name = "sessions"
+sources = ["s"]
+time = { field = "t", format = "ms" }
+group_by = ["g"]
+window = { session = "7s" }
+close = { lag = "5s", records = 2 }
+values = { n = "count()", total = "sum(a)", latest = "last(s)", many = "distinct(b)", by_second = "rate(a)" }
+"#,
+    r#"name = "copies"
+sources = ["s"]
+time = { field = "t", format = "ms" }
+group_by = ["g"]
+window = { size = "20s", slide = "10s" }
+close = { lag = "5s" }
+dedup = { key = ["s", "a"], within = "30s" }
+values = { n = "count()", total = "sum(a)", first = "first(b)", parts = "median(a)" }
+"#,
+    r#"name = "revised"
+sources = ["s"]
+time = { field = "t", format = "ms" }
+group_by = ["g"]
+window = { size = "10s" }
+late = { policy = "revise", keep = "1m" }
+having = "n <> 2"
+values = { n = "count()", total = "sum(a)", best = "top(s, 2)" }
+"#,
+    r#"name = "arrays"
+sources = ["s"]
+time = { field = "t", format = "ms" }
+format = { kind = "json", array = true }
+window = { size = "10s" }
+values = { n = "count()", total = "sum(a)" }
+"#,
+    r#"name = "lines"
+sources = ["s"]
+time = { field = "t", format = "auto" }
+format = "logfmt"
+window = { size = "10s" }
+values = { n = "count()", total = "sum(a)" }
+"#,
+    r#"name = "table"
+sources = ["s"]
+time = { field = "t", format = "auto" }
+format = { kind = "csv", columns = ["t", "a", "s"], null = "n" }
+window = { size = "10s" }
+where = "a > 1 or s = 'x'"
+values = { n = "count()", total = "sum(a)" }
+"#,
+    r#"name = "packed"
+sources = ["s"]
+time = { field = "t", format = "auto" }
+format = "msgpack"
+window = { size = "10s" }
+values = { n = "count()", total = "sum(a)" }
+"#,
 ];
 
 pub const WORDS: &[&str] = &[
@@ -207,6 +262,22 @@ fn record(random: &mut Random, at: usize) -> Vec<u8> {
         _ => format!("{seconds}{millis:03}"),
     };
     let (minute, second) = (at % 60, random.below(60));
+    match random.below(9) {
+        0 => {
+            return format!("t={time} a={} s={}", random.of(VALUES), random.of(VALUES))
+                .into_bytes();
+        }
+        1 => return format!("{time},{},{}", random.of(VALUES), random.of(VALUES)).into_bytes(),
+        2 => {
+            return format!(
+                "[{{\"t\":{time},\"a\":1}},{{\"t\":{time},\"a\":{}}}]",
+                random.of(VALUES)
+            )
+            .into_bytes();
+        }
+        3 => return packed(random, seconds * 1000 + millis),
+        _ => {}
+    }
     let mut text = format!("{{\"t\":{time},\"d\":\"2026-09-21 12:{minute:02}:{second:02}\"");
     for _ in 0..random.below(7) {
         let (key, value) = (random.of(KEYS), random.of(VALUES));
@@ -217,4 +288,13 @@ fn record(random: &mut Random, at: usize) -> Vec<u8> {
         0 => random.spoil(&text, WORDS),
         _ => text.into_bytes(),
     }
+}
+
+/// A map of MessagePack: a time, and something that may be a value.
+fn packed(random: &mut Random, time: usize) -> Vec<u8> {
+    let mut bytes = vec![0x82, 0xa1, b't', 0xcf];
+    bytes.extend_from_slice(&(time as u64).to_be_bytes());
+    bytes.extend_from_slice(&[0xa1, b'a']);
+    bytes.extend_from_slice(&random.next().to_le_bytes()[..1 + random.below(8)]);
+    bytes
 }
