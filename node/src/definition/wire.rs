@@ -83,6 +83,7 @@ struct Pipeline {
     /// Late records correct rows for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     revise_ms: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     dedup: Option<dedup::Dedup>,
 }
 

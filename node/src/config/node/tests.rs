@@ -194,7 +194,7 @@ fn what_does_not_fit_together_is_refused() {
     refused(
         "[node]",
         "[[pipeline]]\nname='q'\nsources=['dns']\ntime={field='t'}\nformat='msgpack'\nwindow={size='1m'}\nvalues={n='count()'}\n[node]",
-        "pipeline[0].format: files are read by lines, which MessagePack has not, and source \"dns\" has files; read it from Kafka",
+        "pipeline \"q\": format: files are read by lines, which MessagePack has not, and source \"dns\" has files; read it from Kafka",
     );
     refused(
         "name = \"dns\"",
