@@ -77,9 +77,48 @@ select make_timestamp(start * 1000), address, pid, count(*), sum(sent), min(good
 from step group by all
 """
 
+# Lines by a regular expression, and by the layout that has its name; a dash is null, a size is a number where it is one.
+APACHE = r"""
+name = "web"
+sources = ["access"]
+format = "apache_combined"
+time = { field = "time", format = "%d/%b/%Y:%H:%M:%S %z" }
+group_by = ["method", "status"]
+window = { size = "1h" }
+close = { lag = "1d" }
+[values]
+n = "count()"
+sized = "count(bytes)"
+bytes = "sum(bytes)"
+least = "min(bytes)"
+hosts = "count(distinct host)"
+images = "count() where path like '%.png'"
+"""
+APACHE_PATTERN = (
+    APACHE.replace(
+        'format = "apache_combined"',
+        r"""format = { kind = "regex", null = "-", pattern = '^(?<host>\S+) \S+ \S+ \[(?<time>[^\]]+)\] "(?<method>\S+) (?<path>\S+)[^"]*" (?<status>\d+) (?<bytes>\S+) ' }""",
+    )
+)
+APACHE_SQL = r"""
+with record as (
+    select regexp_extract(line, '^(\S+) \S+ \S+ \[([^\]]+)\] "(\S+) (\S+)[^"]*" (\d+) (\S+) ',
+                          ['host', 'time', 'method', 'path', 'status', 'bytes']) as it
+    from read_csv({files}, columns = {'line': 'varchar'}, delim = '\x01', quote = '', escape = '', header = false)),
+typed as (
+    select strptime(it.time, '%d/%b/%Y:%H:%M:%S %z')::timestamptz at time zone 'UTC' as moment, it.host as host, it.method as method,
+           it.path as path, it.status::bigint as status, nullif(it.bytes, '-')::hugeint as bytes
+    from record)
+select date_trunc('hour', moment), method, status, count(*), count(bytes), sum(bytes), min(bytes), count(distinct host),
+       count(*) filter (where path like '%.png')
+from typed group by all
+"""
+
 CASES = [
     (ZEEK, ZEEK_SQL, ["zeek_dns.json.gz", "zeek_ssl.json.gz", "zeek_weird.json.gz"]),
     (NGINX, NGINX_SQL, ["nginxplus.ndjson.gz"]),
+    (APACHE, APACHE_SQL, ["apache_logs.gz"]),
+    (APACHE_PATTERN, APACHE_SQL, ["apache_logs.gz"]),
 ]
 
 

@@ -106,14 +106,16 @@ fn pattern_of(kind: &str) -> Option<String> {
     };
     let apache = head(["host", "ident", "user", "time"]);
     let quoted = |name: &str| format!(r#" "(?<{name}>(?:[^"\\]|\\.)*)""#);
+    // Servers cut a line that is too long: who asked is what is left of it.
+    let last = |name: &str| format!(r#" "(?<{name}>(?:[^"\\]|\\.)*)(?:"|\\?)$"#);
     let common = format!(r"{apache} (?<status>\d{{3}}|-) (?<bytes>\d+|-)");
     match kind {
         "apache_common" => Some(common + "$"),
-        "apache_combined" => Some(common + &quoted("referer") + &quoted("agent") + "$"),
+        "apache_combined" => Some(common + &quoted("referer") + &last("agent")),
         "nginx_combined" => {
             let nginx = head(["remote_addr", "ident", "remote_user", "time_local"]);
             let numbers = r" (?<status>\d{3}|-) (?<body_bytes_sent>\d+|-)";
-            Some(nginx + numbers + &quoted("http_referer") + &quoted("http_user_agent") + "$")
+            Some(nginx + numbers + &quoted("http_referer") + &last("http_user_agent"))
         }
         _ => None,
     }
@@ -229,6 +231,25 @@ mod tests {
             let error = parse(format, rest).unwrap_err();
             assert!(error.contains(message), "{format} {rest}: {error}");
         }
+    }
+
+    /// A line of a real log, whose end the server has cut.
+    #[test]
+    fn a_line_that_was_cut_is_of_its_format() {
+        let pattern = super::pattern_of("apache_combined").unwrap();
+        let pattern = regex::Regex::new(&pattern).unwrap();
+        let line = r#"46.118.127.106 - - [20/May/2015:12:05:17 +0000] "GET /a.py HTTP/1.1" 200 235 "-" "Mozilla/5.0 (+http"#;
+        let agent = |line: &str| Some(pattern.captures(line)?["agent"].to_owned());
+        assert_eq!(agent(line).as_deref(), Some("Mozilla/5.0 (+http"));
+        assert_eq!(
+            agent(&format!("{line}\"")).as_deref(),
+            Some("Mozilla/5.0 (+http")
+        );
+        assert_eq!(
+            agent(&format!("{line}\\")).as_deref(),
+            Some("Mozilla/5.0 (+http")
+        );
+        assert_eq!(agent(&format!("{line}\" more")), None);
     }
 
     #[test]
