@@ -169,7 +169,7 @@ fn the_digest_is_that_of_a_live_run() {
     assert_eq!(out.lines().count(), 1, "{out}");
     live.start();
     live.wait_rows(4).unwrap();
-    let (_, info) = live.get("/v1/pipelines/p").unwrap();
+    let (_, info) = live.get("/v1/pipelines").unwrap();
     assert!(
         info.contains(&format!("\"digest\":{}", field("digest"))),
         "{out}{info}"
