@@ -1,7 +1,7 @@
 //! From payload to cells: MessagePack, one pass, only the fields that some pipeline uses.
 //!
 //! The whole payload is checked, the unused part too: whether a record counts must not depend on which
-//! pipelines exist. What is decided where MessagePack says more than JSON does: see [`set`].
+//! pipelines exist. What is decided where MessagePack says more than JSON does: see `set`.
 
 mod token;
 
