@@ -220,8 +220,8 @@ fn check_says_what_is_hardly_meant_and_what_is_wrong() {
     let (code, text) = check("where = \"price + 'a' > 1\"\n[values]\nn = \"sum(upper(5))\"\n");
     assert_eq!(code, 64, "{text}");
     for expected in [
-        "p.toml: where: at column 9: + takes a number, but 'a' is a text",
-        "p.toml: values.n: at column 11: upper takes a text, but 5 is a number",
+        "p.toml:5: where: at column 9: + takes a number, but 'a' is a text",
+        "p.toml:7: values.n: at column 11: upper takes a text, but 5 is a number",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
