@@ -11,7 +11,10 @@ use crate::cli::table::{Align, Table};
 /// Windows that are shown; the others are in the sum.
 const MOST_WINDOWS: usize = 10_000;
 
-/// What can become of a record: a place for each of [`Counters::named`].
+/// With `dedup`, a record that has come in time: whether it is a copy is told when its window closes.
+const WITH_ID: &str = "with_id";
+
+/// What can become of a record: a place for each of [`Counters::named`], and one for [`WITH_ID`].
 type Fates = Vec<u64>;
 
 /// Follows the counters of a lane's records, one by one, and adds them up by the window of the record's time.
@@ -33,16 +36,18 @@ impl Explain {
         before: &Counters,
         after: &Counters,
     ) {
+        let is_waiting = settled(before) == settled(after);
         let change = || {
             let pairs = before.named().zip(after.named());
-            pairs.map(|((_, before), (_, after))| after.saturating_sub(before))
+            let changes = pairs.map(|((_, before), (_, after))| after.saturating_sub(before));
+            changes.chain([u64::from(is_waiting)])
         };
         let fates = match time {
             Some(time) => self.windows.entry(spec.window.step_of(time)).or_default(),
             None => self.timeless.get_or_insert_default(),
         };
         for fates in [fates, self.all.get_or_insert_default()] {
-            fates.resize(before.named().count(), 0);
+            fates.resize(before.named().count().saturating_add(1), 0);
             fates
                 .iter_mut()
                 .zip(change())
@@ -59,7 +64,9 @@ impl Explain {
         let Some(all) = &self.all else {
             return Ok(());
         };
-        let names: Vec<&str> = Counters::default().named().map(|(name, _)| name).collect();
+        let counters = Counters::default();
+        let names = counters.named().map(|(name, _)| name);
+        let names: Vec<&str> = names.chain([WITH_ID]).collect();
         let shown: Vec<usize> = (0..names.len()).filter(|at| all[*at] > 0).collect();
         let mut columns = vec![
             ("start".to_owned(), Align::Left),
@@ -97,4 +104,10 @@ impl Explain {
         line("all".to_owned(), String::new(), all)?;
         table.finish()
     }
+}
+
+/// Records of which all is known.
+fn settled(counters: &Counters) -> u64 {
+    let known = counters.counted.saturating_add(counters.filtered);
+    known.saturating_add(counters.dead_letters.total())
 }
