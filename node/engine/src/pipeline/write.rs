@@ -20,6 +20,7 @@ struct Rows<'a> {
     stream: StreamId,
     writer: RowWriter<'a>,
     having: Option<Having>,
+    start: i64,
     end: i64,
     numbers: &'a mut StreamEnd,
     withheld: &'a mut u64,
@@ -28,10 +29,10 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The next rows are of the window that ends at `end`.
-    fn window(&mut self, end: i64) {
-        self.end = end;
-        self.writer.window(self.spec.window.start_of(end), end);
+    /// The next rows are of the window with these bounds.
+    fn window(&mut self, start: i64, end: i64) {
+        (self.start, self.end) = (start, end);
+        self.writer.window(start, end);
     }
 
     /// Whether `having` holds for the row.
@@ -82,7 +83,7 @@ impl Rows<'_> {
         self.numbers.push(json);
         let row = RowRef {
             seq,
-            start: Timestamp(self.spec.window.start_of(self.end)),
+            start: Timestamp(self.start),
             end: Timestamp(self.end),
             digest: self.numbers.digest,
             json,
@@ -117,6 +118,7 @@ impl Pipeline {
             stream: self.stream(StreamKind::Rows),
             writer: RowWriter::new(spec),
             having: Having::new(spec),
+            start: i64::MIN,
             end: i64::MIN,
             numbers: &mut self.rows,
             withheld: &mut self.withheld,
@@ -128,14 +130,14 @@ impl Pipeline {
             revisions.forget_hops(hops);
             revisions.each(spec, |row| {
                 if row.end != rows.end {
-                    rows.window(row.end);
+                    rows.window(spec.window.start_of(row.end), row.end);
                 }
                 rows.again(row.key, row.had_row, row.columns, row.place);
             })?;
         }
         for closing in &closings.windows {
             let end = closing.end();
-            rows.window(end);
+            rows.window(spec.window.start_of(end), end);
             let mut any = false;
             let row = |key: &[u8], columns: &[Column], place: usize| {
                 any = true;
@@ -152,7 +154,11 @@ impl Pipeline {
                 rows.first(&[], columns, place);
             }
         }
-        self.write_sessions(closings, emit);
+        let sessions = &closings.sessions;
+        for (session, key) in sessions.each() {
+            rows.window(session.start, session.end);
+            rows.first(key, sessions.columns(), session.place);
+        }
         self.write_letters(closings, label, emit);
         Ok(())
     }
