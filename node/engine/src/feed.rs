@@ -110,13 +110,7 @@ impl FeedEngine {
         }
         // A feed of four billion lanes does not fit into memory.
         let id = LaneId(u32::try_from(lane).unwrap_or(u32::MAX));
-        let mut engine = self.new_lane();
-        for (at, pipeline) in self.pipelines.iter().enumerate() {
-            if let Some(through) = pipeline.closed.through {
-                engine.close_through(at, through);
-            }
-        }
-        (id, engine)
+        (id, self.new_lane())
     }
 
     /// Nothing more comes of a lane, between two ticks: it holds no window open from the next tick on. What it has taken
