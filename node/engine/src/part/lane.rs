@@ -110,7 +110,6 @@ pub(super) fn read(
         return Err(other_spec(pipeline.incarnation));
     }
     let state = &mut engine.pipelines[at].state;
-    state.closed_through = pipeline.closed.through;
     state.times = EventTimes::decode(input, &spec.close)?;
     state.counters = Counters::decode(input)?;
     if spec.late.keep_ms().is_some() {
