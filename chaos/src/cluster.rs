@@ -18,7 +18,7 @@ mod process;
 pub use config::Medium;
 
 use config::{node_config, orders};
-use ports::free_ports;
+pub use ports::free_ports;
 use process::NodeProcess;
 
 /// How long a started cluster may take to answer and to have a leader.

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use unisono_chaos::cluster::free_ports;
 
 use crate::unisono_binary;
 
@@ -73,8 +73,8 @@ impl Addresses {
     /// If there are none.
     #[must_use]
     pub fn of(nodes: u16) -> Self {
-        let ports: Vec<TcpListener> = (0..nodes * 2).map(|_| free_port()).collect();
-        let address = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
+        let ports = free_ports(usize::from(nodes) * 2).expect("free ports");
+        let address = |port: &u16| format!("127.0.0.1:{port}");
         let (http, raft) = ports.split_at(usize::from(nodes));
         Self {
             http: (1..).zip(http.iter().map(address)).collect(),
@@ -109,15 +109,6 @@ impl Addresses {
     pub fn raft(&self, node: u16) -> &str {
         &self.raft[&node]
     }
-}
-
-/// A listener on a port below those of outgoing connections, so that a restarted replica finds it free.
-fn free_port() -> TcpListener {
-    let random = RandomState::new();
-    (0..1_000_u64)
-        .map(|round| 15_000 + random.hash_one(round) % 17_000)
-        .find_map(|port| TcpListener::bind(format!("127.0.0.1:{port}")).ok())
-        .expect("a free port")
 }
 
 /// One replica's folder, config and process. The process is killed when this is dropped.

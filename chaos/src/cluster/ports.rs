@@ -1,38 +1,42 @@
-//! Ports for the replicas.
+//! Ports for replicas and brokers.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use rand::RngExt;
 
 /// Below the range from which systems take the ports of outgoing connections: a killed replica's port must still be free
-/// when it is started again.
-const RANGE: std::ops::Range<u16> = 15_000..32_000;
+/// when it is started again. Above those that the broker's script takes for controllers.
+const RANGE: std::ops::Range<u16> = 20_000..32_000;
 const TRIES: usize = 1_000;
 
-/// Different loopback ports that nobody listens on.
+/// Those that this process was given: whoever got one may not listen there yet, or for a while.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Different loopback ports that nobody listens on and nobody else in this process was given.
 ///
 /// # Errors
 /// There are not enough.
-pub(super) fn free_ports(count: usize) -> Result<Vec<u16>> {
-    // Held until all are found, so that none is found twice.
-    let mut held: Vec<(u16, TcpListener)> = Vec::new();
+pub fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut ports = Vec::new();
     for _ in 0..TRIES {
-        if held.len() == count {
-            break;
+        if ports.len() == count {
+            return Ok(ports);
         }
         let port = rand::rng().random_range(RANGE);
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
-            held.push((port, listener));
+        let is_free = || TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if !given.contains(&port) && is_free() {
+            given.insert(port);
+            ports.push(port);
         }
     }
-    if held.len() < count {
-        bail!(
-            "found only {} of {count} free ports on 127.0.0.1",
-            held.len()
-        );
-    }
-    Ok(held.into_iter().map(|(port, _)| port).collect())
+    bail!(
+        "found only {} of {count} free ports on 127.0.0.1",
+        ports.len()
+    )
 }
 
 #[cfg(test)]
@@ -41,10 +45,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_ports_are_different() {
-        let mut ports = free_ports(20).unwrap();
+    fn no_port_is_given_twice() {
+        let threads: Vec<_> = (0..8)
+            .map(|_| std::thread::spawn(|| free_ports(200).unwrap()))
+            .collect();
+        let mut ports: Vec<u16> = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect();
         ports.sort_unstable();
         ports.dedup();
-        assert_eq!(ports.len(), 20);
+        assert_eq!(ports.len(), 1600);
     }
 }

@@ -1,12 +1,12 @@
 //! The broker's process.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
+use unisono_chaos::cluster::free_ports;
 use unisono_chaos::gate::Place;
 
 /// One Apache Kafka broker with a folder and ports of its own. It ends when the value is dropped, and within two
@@ -247,14 +247,7 @@ impl Drop for TestBroker {
 
 /// A free port below those that the system gives to outgoing connections.
 pub(super) fn free_port() -> Result<u16> {
-    for _ in 0..100 {
-        let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-        let port = u16::try_from(20_000 + random % 10_000)?;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
-        }
-    }
-    bail!("no free port from 20000 to 29999")
+    free_ports(1)?.pop().context("no free port")
 }
 
 fn script() -> PathBuf {
